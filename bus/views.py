@@ -62,6 +62,7 @@ class View(Generic[T]):
         """The clusters that are listed completely. The bus may not know all objects of others."""
         self._read = 0
         self._progress = asyncio.Event()
+        self._outdated = asyncio.Event()
 
     def get(self, ref: ObjectRef) -> T | None:
         return self._replica.entries.get(subjects.seen(ref))
@@ -119,13 +120,26 @@ class View(Generic[T]):
         self.complete.clear()
         await guard.kept(f"view of {self._kind}", self._follow_again)
 
+    def read_again(self) -> None:
+        """Extract all entries anew, because `extract` depends on something that has changed."""
+        self._outdated.set()
+
     async def _follow_again(self) -> None:
         while True:
+            self._outdated.clear()
+            outdated = asyncio.create_task(self._outdated.wait(), name=f"view of {self._kind}: outdated")
+            following = asyncio.create_task(self._follow(), name=f"view of {self._kind}: follow")
             try:
-                await self._follow()
+                await asyncio.wait([outdated, following], return_when=asyncio.FIRST_COMPLETED)
+                if following.done():
+                    following.result()
             except WindowboxError as error:
                 logger.debug("view of %s: %s", self._kind, error)
                 await asyncio.sleep(0.5)
+            finally:
+                outdated.cancel()
+                following.cancel()
+                await asyncio.wait([outdated, following])
 
     async def _follow(self) -> None:
         self._fresh, self._fresh_listed, self._last = Replica(self._indexes), set(), 0

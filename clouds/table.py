@@ -5,15 +5,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from clouds.frame.cloud import Cloud
 from windowbox.errors import Malformed
-
-if TYPE_CHECKING:
-    from clouds.frame.changes.effects import Changes
 from windowbox.settings.cloudsettings import CLOUD_TYPES
 
+if TYPE_CHECKING:
+    from clouds.frame.balancers import Balancers
+    from clouds.frame.changes.effects import Changes
+    from clouds.frame.cloud import Cloud
+
 TYPES = CLOUD_TYPES
-"""The folders below, each with a `CLOUD`."""
+"""The folders below, each with a `CLOUD`, and a module `balancers`."""
+BALANCER_CLASSES = ("service.k8s.aws/nlb",)
+"""The values of `spec.loadBalancerClass` that some cloud serves."""
 
 
 def cloud(type_: str) -> Cloud:
@@ -21,6 +24,14 @@ def cloud(type_: str) -> Cloud:
     if type_ not in TYPES:
         raise Malformed(f"there is no cloud {type_!r:.50}: known are {', '.join(TYPES)}")
     found: Cloud = import_module(f"clouds.{type_}").CLOUD
+    return found
+
+
+def balancers(type_: str) -> Balancers | None:
+    """The load balancers of the cloud of that type; None if there is no such cloud."""
+    if type_ not in TYPES:
+        return None
+    found: Balancers = import_module(f"clouds.{type_}.balancers").BALANCERS
     return found
 
 

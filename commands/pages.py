@@ -1,10 +1,11 @@
-"""Writes docs/settings.md from the settings and the tables of docs/kinds.md from the table of kinds.
+"""Writes docs/settings.md from the settings, and the tables of docs/kinds.md and docs/clouds.md.
 
-`python -m commands.pages` writes both.
+`python -m commands.pages` writes all of them.
 """
 
 from __future__ import annotations
 
+import textwrap
 import types
 import typing
 from collections.abc import Iterator
@@ -15,11 +16,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from clouds import table
 from windowbox.kinds import KINDS, UNSERVED
 from windowbox.settings.settings import Settings
 
 DOCS = Path(__file__).parents[1] / "docs"
-SETTINGS_PAGE, KINDS_PAGE = DOCS / "settings.md", DOCS / "kinds.md"
+SETTINGS_PAGE, KINDS_PAGE, CLOUDS_PAGE = DOCS / "settings.md", DOCS / "kinds.md", DOCS / "clouds.md"
 
 _HEAD = """# Settings
 
@@ -50,6 +52,8 @@ dns:
 ```
 """
 
+_WIDTH = 150
+"""Of a line of prose."""
 _LONGEST = 120
 """Characters of a default that still fits into a cell of the table."""
 
@@ -129,10 +133,31 @@ def kinds_page(text: str) -> str:
         pools = ", ".join(f"`{row.pool}`" for row in rows)
         switches.append(f"* {pools}: set `{name}`{f' {rest}' if rest else ''}")
     unserved += [f"| `{row.resource.kind}` | {row.why}: {row.remedy} |" for row in UNSERVED]
-    for name, lines in {"served": served, "settings": switches, "not served": unserved}.items():
+    return _filled(text, {"served": served, "settings": switches, "not served": unserved})
+
+
+def clouds_page(text: str) -> str:
+    """docs/clouds.md, whose present text is given, with updated tables."""
+    lines = []
+    for type_ in table.TYPES:
+        of = table.balancers(type_)
+        assert of
+        lines += [f"**{type_}**: without annotations, {of.says}.", ""]
+        lines += ["| annotation | what clients see |", "|---|---|"] if of.annotations else []
+        lines += [f"| `{one.name}` | {one.effect} |" for one in of.annotations]
+        lines += [f"| `spec.loadBalancerClass: {name}` | {one.effect} |" for name, one in of.classes.items()]
+        ignored = ", ".join(f"`{name}`" for name in of.ignored)
+        wrapped = textwrap.wrap(f"Ignored: {ignored}.", _WIDTH, break_on_hyphens=False)
+        lines += [*([""] if of.annotations else []), *wrapped, ""]
+    return _filled(text, {"load balancers": lines[:-1]})
+
+
+def _filled(text: str, sections: dict[str, list[str]]) -> str:
+    """The text of a page with these lines between its marks."""
+    for name, lines in sections.items():
         before, begin, rest = text.partition(_BEGIN.format(name))
         _, end, after = rest.partition(_END.format(name))
-        assert end, f"{KINDS_PAGE} has no place for {name}"
+        assert end, f"the page has no place for {name}"
         text = "".join([before, begin, "\n\n", *(f"{line}\n" for line in lines), "\n", end, after])
     return text
 
@@ -140,3 +165,4 @@ def kinds_page(text: str) -> str:
 if __name__ == "__main__":
     SETTINGS_PAGE.write_text(settings_page())
     KINDS_PAGE.write_text(kinds_page(KINDS_PAGE.read_text()))
+    CLOUDS_PAGE.write_text(clouds_page(CLOUDS_PAGE.read_text()))

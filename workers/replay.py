@@ -217,7 +217,7 @@ def service_reconciler(
     common: Common, reconciler: type[ServiceReconciler] = ServiceReconciler
 ) -> ServiceReconciler:
     nowhere = cast(Any, _Nowhere())
-    return reconciler(ServiceDoors(nowhere, nowhere, nowhere, nowhere), common.loadbalancer)
+    return reconciler(ServiceDoors(nowhere, nowhere, nowhere, nowhere, nowhere), common.loadbalancer)
 
 
 async def _compared(recording: Recording, run: RunRecord, reconciler: Reconciler) -> Difference | None:

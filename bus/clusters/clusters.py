@@ -15,6 +15,7 @@ from windowbox.clients.kubernetes import identities, kube
 from windowbox.clients.kubernetes.egress import Egress
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Malformed, Missing, TransientError
+from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.refs import RUNTIME, SECRETS, SecretKey
 from windowbox.settings.clustersettings import EgressSettings
 
@@ -57,6 +58,10 @@ class Clusters:
     def has_left(self, cluster: str) -> bool:
         """Whether the cluster has left. After a loss of the bus, this is unknown."""
         return cluster in self._registry.left
+
+    def cloud(self, cluster: str) -> CloudFacts | None:
+        """The cloud that the load balancers of the cluster emulate, if any."""
+        return self._registry.cloud(cluster)
 
     def is_asleep(self, cluster: str) -> bool:
         """Whether the cluster is hibernated: it has no API server at the moment."""

@@ -13,6 +13,7 @@ from bus.messages import Message
 from bus.transport import buckets, consumers
 from bus.transport.connection import Bus, Stored, WrongSequence
 from windowbox.errors import Conflict, Missing, WindowboxError
+from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.refs import RUNTIME, SecretKey, is_provider_cluster
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ class Member(Message):
     """The registrant: a program, or a person. Only a person removes a member that a person has registered."""
     asleep: bool = False
     """It is hibernated, without an API server. Its objects are not served, its addresses are kept."""
+    cloud: CloudFacts | None = None
+    """The cloud that its load balancers emulate, if its Shoot is of that type."""
 
 
 class Registry:
@@ -70,6 +73,11 @@ class Registry:
             for cluster, member in self.members.items()
             if not (member.asleep or is_provider_cluster(cluster))
         }
+
+    def cloud(self, cluster: str) -> CloudFacts | None:
+        """The cloud that the load balancers of the cluster emulate, if any."""
+        member = self.members.get(cluster)
+        return member.cloud if member else None
 
     def asleep(self) -> Set[str]:
         """The hibernated clusters: they have no API server at the moment."""
@@ -143,6 +151,14 @@ class Registry:
 
     def _forgotten(self) -> list[Member]:
         return [member for member in self.members.values() if member.id not in self._reading.heard]
+
+
+async def members(bus: Bus) -> dict[str, Member]:
+    """The member clusters as the bus has them now."""
+    reading = _Reading()
+    async for stored in consumers.snapshot(bus, _STREAM, [subjects.entry(streams.CLUSTERS, ">")]):
+        reading.take(stored)
+    return reading.members
 
 
 class _Reading:

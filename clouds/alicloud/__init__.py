@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.alicloud import dns, faults, mutation, profile, secret, shoot
+from clouds.alicloud import backup, dns, faults, mutation, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -14,4 +14,5 @@ CLOUD = Cloud(
     profile=profile.problems,
     mutate=mutation.mutate,
     dns=dns.DNS,
+    backups=backup.BACKUPS,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.aws import dns, existing, faults, mutation, network, profile, secret, shoot
+from clouds.aws import backup, dns, existing, faults, mutation, network, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -17,4 +17,5 @@ CLOUD = Cloud(
     account=secret.account,
     infrastructure=network.PLANNER,
     dns=dns.DNS,
+    backups=backup.BACKUPS,
 )

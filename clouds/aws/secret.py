@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Mapping
 
@@ -9,6 +11,8 @@ from clouds.frame.cloud import Account
 
 _KEY_ID = re.compile(rb"\w+", re.ASCII)
 _KEY = re.compile(rb"[A-Za-z0-9/+=]+")
+_PREFIX, _ACCOUNT = len("AKIA"), (1 << 40) - 1
+"""The ids of keys are base32 behind their prefix. One bit stands before the number of the account."""
 
 
 def reason(data: Mapping[str, bytes], old: Mapping[str, bytes] | None) -> str | None:
@@ -22,5 +26,10 @@ def reason(data: Mapping[str, bytes], old: Mapping[str, bytes] | None) -> str | 
 
 
 def account(data: Mapping[str, bytes]) -> Account:
-    """Nobody but AWS knows the account of a key: here each key has its own."""
-    return Account(data["accessKeyID"].decode())
+    """The account that issued the key, so that a new key of the same account finds the same cloud."""
+    key_id = data["accessKeyID"].decode()
+    try:
+        head = base64.b32decode(key_id[_PREFIX:])[:6]
+    except binascii.Error:
+        return Account(key_id)  # no id of AWS: such a key has an account of its own
+    return Account(str(int.from_bytes(head) >> 7 & _ACCOUNT))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.azure import dns, existing, faults, mutation, network, profile, secret, shoot
+from clouds.azure import backup, dns, existing, faults, mutation, network, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -17,4 +17,5 @@ CLOUD = Cloud(
     mutate=mutation.mutate,
     dns=dns.DNS,
     infrastructure=network.PLANNER,
+    backups=backup.BACKUPS,
 )

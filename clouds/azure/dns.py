@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.frame.dns import Dns
+from clouds.frame.services.dns import Dns
 
 DNS = Dns(
     zone_id=str,

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from clouds.frame.decoding import parse
-from clouds.frame.dns import Dns
 from clouds.frame.gardenobjects import NamespacedProfileSpec, ProfileSpec, Shoot
 from clouds.frame.infrastructure import Planner
 from clouds.frame.operator.existing import Kinds
 from clouds.frame.operator.faults import Faults
 from clouds.frame.problems import Problem
+from clouds.frame.services.backups import Backups
+from clouds.frame.services.dns import Dns
 from windowbox.errors import Malformed
 from windowbox.models.objects import mapping
 
@@ -100,3 +101,4 @@ class Cloud:
     faults: Faults = field(default_factory=dict)
     dns: Dns | None = None
     existing: Kinds = field(default_factory=dict)
+    backups: Backups | None = None

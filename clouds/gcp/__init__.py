@@ -19,4 +19,5 @@ CLOUD = Cloud(
     mutate=networkconfig.without_overlay(snat=True),
     dns=dns.DNS,
     infrastructure=network.PLANNER,
+    backups=backup.BACKUPS,
 )

@@ -1,4 +1,4 @@
-"""BackupBucketConfigs of type gcp, in Seeds."""
+"""Buckets of Cloud Storage, and their configs in Seeds and BackupBuckets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 from clouds.frame.decoding import decode, decode_leniently
 from clouds.frame.problems import Problem, forbidden, invalid, refusing
+from clouds.frame.services.backups import Backups, Retention
 from clouds.gcp.api import BackupBucketConfig
+from windowbox.errors import Malformed
 from windowbox.models.objects import mapping
 
 _CONFIG = "spec.backup.providerConfig"
@@ -45,3 +47,17 @@ def _config(seed: Mapping[str, Any], *, lenient: bool = False) -> BackupBucketCo
         return None
     with refusing(_CONFIG, "Invalid"):
         return (decode_leniently if lenient else decode)(BackupBucketConfig, given, _CONFIG)
+
+
+def _retention(spec: Mapping[str, Any]) -> Retention | None:
+    """GCP-B4: the retention of a BackupBucket's config, which is decoded strictly."""
+    given = spec.get("providerConfig")
+    config = None if given is None else decode(BackupBucketConfig, given, "spec.providerConfig")
+    if config is None or config.immutability is None:
+        return None
+    if config.immutability.retention_period <= 0:
+        raise Malformed("spec.providerConfig.immutability.retentionPeriod is not set: write it as 24h")
+    return Retention(config.immutability.retention_period, config.immutability.locked)
+
+
+BACKUPS = Backups(retention=_retention)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clouds.frame import inventory
-from clouds.frame.dns import Dns
+from clouds.frame.services.dns import Dns
 
 _LONGEST = 63
 

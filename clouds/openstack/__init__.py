@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clouds.frame.cloud import Cloud
-from clouds.openstack import dns, faults, mutation, network, profile, secret, shoot
+from clouds.openstack import backup, dns, faults, mutation, network, profile, secret, shoot
 
 CLOUD = Cloud(
     type="openstack",
@@ -16,4 +16,5 @@ CLOUD = Cloud(
     namespaced_profile=profile.namespaced_problems,
     mutate=mutation.mutate,
     dns=dns.DNS,
+    backups=backup.BACKUPS,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from clouds.frame import inventory
-from clouds.frame.dns import Dns
+from clouds.frame.services.dns import Dns
 
 _APPLICATION = "OS_APPLICATION_CREDENTIAL_"
 

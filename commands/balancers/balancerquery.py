@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from bus import streams, subjects
+from bus.clusters.registry import members
 from bus.messages import Announcement, EventIntent, RunRecord
 from bus.transport import consumers
 from bus.transport.connection import ApiError, Bus
@@ -19,7 +20,7 @@ from workers.loadbalancer.edge import edgestatus
 from workers.loadbalancer.edge.edgestatus import EdgeStatus, LoadBalancerStatus
 from workers.loadbalancer.edgestate import EdgeState, is_testimony
 from workers.loadbalancer.service import servicestatus
-from workers.loadbalancer.spec import fields, listeners, selection
+from workers.loadbalancer.spec import cloudterms, fields, listeners, selection
 from workers.loadbalancer.spec.demands import Demand, demand_in
 
 State = Literal["serving", "in part", "drained", "not served", "waiting", "leaving"]
@@ -156,14 +157,17 @@ async def load_balancers(bus: Bus, settings: LoadBalancerSettings, only: ObjectR
             key = subjects.without(f"$KV.{bucket}", stored.subject)
             if stored.data and not is_testimony(key):
                 states[key] = EdgeState.model_validate_json(stored.data)
+        clusters = await members(bus)
         async for stored in consumers.snapshot(bus, streams.OBJECTS, [mirrored]):
             seen = Announcement(stored)
             if seen.gone or seen.omitted:
                 continue
             service, ref = seen.object(), subjects.ref(subjects.without("object", stored.subject))
-            if not selection.is_ours(service, settings.classes) and not selection.needs_cleanup(service):
+            cloud = clusters[ref.cluster].cloud if ref.cluster in clusters else None
+            classes = (*settings.classes, *cloudterms.classes(cloud))
+            if not selection.is_ours(service, classes) and not selection.needs_cleanup(service):
                 continue
-            key, demand = subjects.key(ref), demand_in(ref.cluster, service, settings)
+            key, demand = subjects.key(ref), demand_in(ref.cluster, service, settings, cloud)
             state = states.get(key)
             # The bus may still hold the state of a former Service of the same name.
             mine = state if state and state.uid == fields.text(service.metadata.get("uid")) else None

@@ -67,6 +67,7 @@ class BalancerWorld:
     attachment: Attachment | None = None
     """Instead of processes of this host."""
     parts: list[BalancerParts] = field(default_factory=list)
+    dns: DnsSettings = field(default_factory=lambda: DnsSettings(zones=[]))
 
     @property
     def nats(self) -> NatsServer:
@@ -185,13 +186,15 @@ class BalancerWorld:
         attachment = self.attachment or Processes(self.folder / "edge", program=self.settings.envoy)
         providers = Providers(opened, registry)
         stack.push_async_callback(providers.aclose)
+        nameserver = Nameserver(self.dns)
+        stack.push_async_callback(nameserver.aclose)
         common = Common(
             bus=bus,
             clusters=opened,
             registry=registry,
             world=World(bus, opened),
             targets=TargetClusters(opened, providers),
-            nameserver=Nameserver(DnsSettings(zones=[])),
+            nameserver=nameserver,
             closing=stack,
             work=WorkSettings(concurrency=16, ack_wait=4.0),
             loadbalancer=self.settings,

@@ -75,6 +75,20 @@ class Listener:
     max_connections: int | None = None
     vacant: bool = False
     """No Pod is ready: connections are refused at once."""
+    backends: Family | None = None
+    """The family of its backends; None: that of its address."""
+    hairpin: tuple[str, ...] | None = None
+    """The nodes that may not reach themselves: one of as many of their TCP connections is closed at once."""
+
+    @property
+    def family(self) -> Family:
+        """The family of its address."""
+        return family(self.address)
+
+    @property
+    def behind(self) -> Family:
+        """The family of its backends."""
+        return self.backends or self.family
 
     @property
     def place(self) -> str:
@@ -110,7 +124,7 @@ class LoadBalancer:
 
     def targets_of(self, listener: Listener) -> tuple[Target, ...]:
         """The nodes behind one of its listeners; none if it has a list of Pods."""
-        return () if listener.node_port is None else self.targets.get(family(listener.address), ())
+        return () if listener.node_port is None else self.targets.get(listener.behind, ())
 
     def endpoints_of(self, listener: Listener) -> tuple[Endpoint, ...]:
         """The endpoints of one of its listeners, for people: Envoy's are rendered for all ports at once."""

@@ -22,6 +22,12 @@ class Range(Section):
     prefixes: tuple[Network, ...] = Field(
         min_length=1, description="Prefixes of either family, such as 172.18.255.224/27."
     )
+    name: str = Field(
+        "",
+        pattern=r"^([a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?)?$",
+        description="`internal`, or a load balancer class of OpenStack: only such Services of clusters in a "
+        "cloud get these addresses. Unset: all others.",
+    )
     clusters: tuple[str, ...] = Field(
         ("*",),
         description="Clusters whose Services get these addresses: ids, or patterns such as `shoot--*`.",
@@ -61,8 +67,8 @@ class LoadBalancerSettings(Section):
     quota: int | None = Field(
         None,
         ge=1,
-        description="Maximum of addresses per cluster and family. Unset: half of the range; all of it for "
-        "the runtime cluster, and for a cluster that a range names alone.",
+        description="Maximum of addresses per cluster, family and range. Unset: half of the range; all of it "
+        "for the runtime cluster, and for a cluster that a range names alone.",
     )
     attachment: Literal["process", "launcher", "docker-host", "docker-routed", "docker-per-service"] = Field(
         "process", description="Where Envoy runs, and how traffic for its addresses gets there."
@@ -113,14 +119,16 @@ class LoadBalancerSettings(Section):
         return self
 
 
-def range_for(cluster: str, ranges: Iterable[Range]) -> Range | None:
-    """The first of `ranges` that is for `cluster`, or None."""
-    return next((one for one in ranges if matches(cluster, one.clusters)), None)
+def range_for(cluster: str, ranges: Iterable[Range], name: str = "") -> Range | None:
+    """The first of `ranges` that is for `cluster` and has this name, else that without a name, or None."""
+    mine = [one for one in ranges if matches(cluster, one.clusters)]
+    named = {one.name: one for one in reversed(mine)}
+    return named.get(name) or named.get("")
 
 
-def families_for(cluster: str, ranges: Iterable[Range]) -> tuple[Family, ...]:
+def families_for(cluster: str, ranges: Iterable[Range], name: str = "") -> tuple[Family, ...]:
     """The families of which Services of `cluster` can get addresses; both if no range is for it."""
-    found = range_for(cluster, ranges)
+    found = range_for(cluster, ranges, name)
     return tuple(family for family in FAMILIES if found is None or found.of_family(family))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -119,7 +119,12 @@ class CloudAccounts:
         """Make these the objects of a Shoot, and the existing ones that it uses alone its own."""
         wanted = [(one.kind, one.id) for one in uses if one.exclusive]
         before = await self.estate(run, owner)
-        left = [one for one in before.uses if one not in wanted] if before else []
+        former = before.uses if before else []
+        if before and before.account != account:  # the credentials are others
+            for kind, id_ in former:
+                await self._release(run, before.account, kind, id_, owner)
+            former = []
+        left = [one for one in former if one not in wanted]
         content = {"account": account, "objects": inventory.encoded(objects)}
         # What is claimed is listed before, and what is listed is released: a run may end at any point.
         await self._write(run, _of_shoot(owner), content | {"uses": [*wanted, *left]})
@@ -141,18 +146,33 @@ class CloudAccounts:
         await self._write(run, _of_shoot(owner), None)
 
     async def _claim(self, run: Run, account: str, kind: str, id_: str, owner: str) -> None:
-        key = _existing(account, kind, id_)
-        found = inventory.decoded([await self._read(run, key)])
-        if not found or (not found[0].shared and found[0].used_by not in ("", owner)):
-            raise Conflict(f"{kind} {id_!r:.80} was claimed or removed meanwhile")
-        if not found[0].shared and not found[0].used_by:
-            await self._write(run, key, inventory.encoded([replace(found[0], used_by=owner)])[0])
+        def user(found: CloudObject | None) -> str:
+            if found is None or (not found.shared and found.used_by not in ("", owner)):
+                raise Conflict(f"{kind} {id_!r:.80} was claimed or removed meanwhile")
+            return "" if found.shared else owner
+
+        await self._use(run, _existing(account, kind, id_), owner, user)
 
     async def _release(self, run: Run, account: str, kind: str, id_: str, owner: str) -> None:
-        key = _existing(account, kind, id_)
-        found = inventory.decoded([await self._read(run, key)])
-        if found and found[0].used_by == owner:
-            await self._write(run, key, inventory.encoded([replace(found[0], used_by="")])[0])
+        def user(found: CloudObject | None) -> str:
+            return "" if found is None or found.used_by == owner else found.used_by
+
+        await self._use(run, _existing(account, kind, id_), "", user)
+
+    async def _use(self, run: Run, key: str, by: str, user: Callable[[CloudObject | None], str]) -> None:
+        """Write who uses an existing object alone. Conflict if somebody else writes it at the same time."""
+
+        async def use() -> bool:
+            entry = await self._bucket.get(key)
+            found = inventory.decoded([json.loads(entry.value)])[0] if entry.value else None
+            used_by = user(found)
+            if found is None or found.used_by == used_by:
+                return False
+            content = inventory.encoded([replace(found, used_by=used_by)])[0]
+            await self._bucket.put(key, json.dumps(content, sort_keys=True).encode(), entry.sequence)
+            return True
+
+        await run.recorder.call("inventory", {"use": key, "by": by}, use, effect=True)
 
     async def _read(self, run: Run, key: str) -> Json | None:
         async def read() -> Json | None:

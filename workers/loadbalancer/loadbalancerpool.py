@@ -12,6 +12,7 @@ from bus.transport.buckets import Bucket
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import PreviousVersion, Router
+from clouds import table
 from windowbox.kinds import Served
 from windowbox.models.objects import Json, Object, mapping
 from windowbox.models.refs import SERVICES, ObjectRef, is_provider_cluster
@@ -46,7 +47,8 @@ class ServiceMapping:
     owned: tuple[str, ...] = ()
 
     def __init__(self, classes: Collection[str], has_address: Callable[[ObjectRef], bool]) -> None:
-        self._classes = classes
+        self._own_classes = classes
+        self._classes = (*classes, *table.BALANCER_CLASSES)  # whatever the cloud of its cluster is
         self._has_address = has_address
 
     async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
@@ -68,9 +70,9 @@ class ServiceMapping:
     def unfinished(self, object: Object) -> bool:
         if needs_cleanup(object):
             return True
-        return is_ours(object, self._classes) and not mapping(object.status.get("loadBalancer")).get(
-            "ingress"
-        )
+        # Of a class of clouds, a run that was ours has left the finalizer.
+        classes = self._classes if has_finalizer(object) else self._own_classes
+        return is_ours(object, classes) and not mapping(object.status.get("loadBalancer")).get("ingress")
 
     def _concerns_us(self, service: Object) -> bool:
         return is_ours(service, self._classes) or needs_cleanup(service)
@@ -141,8 +143,13 @@ async def assembled(common: Common, row: Served) -> BalancerParts:
     queue = Queue(bus, row.pool)
     store = AddressStore(bus, settings.ranges, settings.quota)
     states = States(Bucket(bus, streams.EDGES), common.loadbalancer.host)
-    reconciler = ServiceReconciler(ServiceDoors(store, queue, clusters, states), settings)
-    handler = ReconcileHandler(bus, clusters, reconciler, store.synced.wait)
+    reconciler = ServiceReconciler(ServiceDoors(store, queue, clusters, states, common.nameserver), settings)
+
+    async def ready() -> None:
+        await store.synced.wait()
+        await common.registry.complete.wait()  # it names the clouds of clusters
+
+    handler = ReconcileHandler(bus, clusters, reconciler, ready)
     upkeep = AddressUpkeep(bus, clusters, common.registry, store, states, settings, queue)
 
     async def measure() -> None:

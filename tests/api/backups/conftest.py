@@ -28,7 +28,7 @@ async def backups(plane: ControlPlane, kept: Backups) -> AsyncIterator[Backups]:
     """The same for all, with an empty disk."""
     leftovers.expect(plane, BACKUP_BUCKETS, BACKUP_ENTRIES)
     await kept.world.quiet()
-    for folder in kept.root.iterdir():
-        shutil.rmtree(folder)
+    shutil.rmtree(kept.root)
+    kept.root.mkdir()
     yield kept
     kept.world.require_all_at_work()

@@ -6,9 +6,10 @@ import base64
 import contextlib
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.support.kindworld import Client, KindWorld, kind_world
@@ -17,6 +18,7 @@ from tests.support.servers import ControlPlane
 from windowbox.errors import Conflict
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS, Resource
+from windowbox.settings.cloudsettings import CLOUD_TYPES, CloudSettings
 from windowbox.settings.kindsettings import BackupSettings, KindSettings
 
 BUCKET_HOLDS = "extensions.gardener.cloud/backupbucket"
@@ -37,13 +39,15 @@ class Backups:
         await self.garden.secret(name, **data)
         return name
 
-    async def bucket(self, name: str, secret: str, **metadata: Any) -> None:
-        spec = {"region": "local", "secretRef": reference(secret)}
-        await self.garden.create(BACKUP_BUCKETS, name, spec, **metadata)
+    async def bucket(
+        self, name: str, secret: str, spec: Mapping[str, Any] = MappingProxyType({}), **metadata: Any
+    ) -> None:
+        about = {"region": "local", "secretRef": reference(secret)}
+        await self.garden.create(BACKUP_BUCKETS, name, about | dict(spec), **metadata)
 
-    async def entry(self, name: str, secret: str, bucket: str = "bucket") -> None:
-        spec = {"region": "local", "bucketName": bucket, "secretRef": reference(secret)}
-        await self.garden.create(BACKUP_ENTRIES, name, spec)
+    async def entry(self, name: str, secret: str, bucket: str = "bucket", **spec: Any) -> None:
+        about = {"region": "local", "bucketName": bucket, "secretRef": reference(secret)}
+        await self.garden.create(BACKUP_ENTRIES, name, about | spec)
 
     async def ready_entry(self) -> tuple[Client, str, str]:
         """The namespace of a new Shoot, its entry, which is ready, and the entry's Secret."""
@@ -73,7 +77,7 @@ class Backups:
 async def opened(plane: ControlPlane, nats: NatsServer, root: Path, **work: Any) -> AsyncIterator[Backups]:
     """Workers serve both kinds, and their disk is `root`; `work` are settings of theirs."""
     os.makedirs(root, exist_ok=True)
-    kinds = KindSettings(backup=BackupSettings(root=root))
+    kinds = KindSettings(backup=BackupSettings(root=root), clouds=CloudSettings(types=CLOUD_TYPES))
     async with kind_world(plane, nats, "backupbucket", "backupentry", kinds=kinds, **work) as world:
         with contextlib.suppress(Conflict):
             await world.kube.create(NAMESPACES, "", {"metadata": {"name": "garden"}})

@@ -7,7 +7,7 @@ import base64
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,13 +157,17 @@ async def many_shoots(
     patch: pytest.MonkeyPatch,
     count: int,
     size: int,
-    prefix: str,
+    prefixes: Sequence[str],
+    *others: dict[str, Any],
+    numbers: Iterator[int] = _numbers,
 ) -> AsyncIterator[ManyShoots]:
     """A world in which clusters join by their Namespaces, and `count` new shoots with nodes that serve.
 
+    Its ranges are that of these prefixes, and the others.
+
     `plane` must have no other Services of type LoadBalancer: they are removed at the end.
     """
-    shoots = [Shoot(next(_numbers), size) for _ in range(count)]
+    shoots = [Shoot(next(numbers), size) for _ in range(count)]
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(_remove_services, plane)
         # The simulator speaks plain HTTP. Where no authority is named, all those of the world are read,
@@ -181,7 +185,7 @@ async def many_shoots(
             greetings = {port: f"{shoot.name}/{name}" for name, port in shoot.services.items()}
             await stack.enter_async_context(played_node(shoot.node, greetings))
         networks = [{"prefixes": ["127.69.0.0/16"], "clusters": ["shoot-*"]}]
-        settings: Any = {"node_networks": networks, "ranges": [{"prefixes": [prefix]}]}
+        settings: Any = {"node_networks": networks, "ranges": [{"prefixes": prefixes}, *others]}
         world = await stack.enter_async_context(balancer_world(shown, nats, folder, "default", **settings))
         bus = await stack.enter_async_context(connected(Access(nats.url, name="joining")))
         registry, leases = Registry(bus), Leases(bus, "joining", "work")

@@ -51,7 +51,7 @@ async def many(
 ) -> AsyncIterator[ManyShoots]:
     """`@pytest.mark.serves(2, 1)`: how many shoots, and how many Services each has."""
     count, size = request.node.get_closest_marker("serves").args
-    async with many_shoots(behind, nats, tmp_path, monkeypatch, count, size, "127.70.0.0/22") as made:
+    async with many_shoots(behind, nats, tmp_path, monkeypatch, count, size, ["127.70.0.0/22"]) as made:
         yield made
 
 

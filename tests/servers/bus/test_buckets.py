@@ -315,6 +315,25 @@ async def test_a_view_holds_earlier_and_later_objects(bus: Bus) -> None:
         assert view.refs("blue") == [space("one")]
 
 
+async def test_a_view_extracts_anew_and_keeps_its_entries_meanwhile(bus: Bus) -> None:
+    prefix, known = "", list[dict[ObjectRef, str]]()
+    await announce(bus, "one", "red")
+    view: View[str] = View(
+        bus,
+        NAMESPACES.id,
+        lambda ref, found: f"{prefix}{color_of(ref, found)}",
+        changed=lambda: known.append(dict(view.items())),
+    )
+    async with running(view.run()):
+        await soon(view.complete.wait())
+        prefix = "dark "
+        view.read_again()
+        await eventually(lambda: view.get(space("one")) == "dark red")
+        await announce(bus, "two", "blue")
+        await eventually(lambda: view.get(space("two")) == "dark blue")
+    assert all(space("one") in entries for entries in known)
+
+
 async def test_views_of_a_kind_share_a_consumer_but_no_end(bus: Bus) -> None:
     await announce(bus, "one", "red")
     created: list[Msg] = []

@@ -20,7 +20,8 @@ from tests.support.lbobjects import DNS, HTTP, node, pods, service
 from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
-from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.cloudfacts import CloudFacts
+from windowbox.models.loadbalancers import Listener, LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
@@ -267,6 +268,42 @@ async def two_clusters(bus: Bus) -> AsyncIterator[tuple[DesiredState, CountingSt
             await soon(made.complete())
             await store.bucket.catch_up()
             yield made, store
+
+
+async def test_load_balancers_follow_the_cloud_of_their_cluster(bus: Bus) -> None:
+    async with two_clusters(bus) as (seen, _):
+        before = await by_cluster(seen)
+        assert all(one.hairpin is None and one.allowed is None for one in before["a"])
+        cloud = CloudFacts(type="aws", networks=("10.0.2.0/24",))
+        internal = {"service.beta.kubernetes.io/aws-load-balancer-type": "external"}
+        for name in "xyz":
+            metadata = {"name": name, "namespace": "default", "uid": name}
+            found = service(metadata=metadata, annotations=internal)
+            await see(bus, SERVICES, name, found, "default", "a")
+        await seen._registry.join(Member(id="a", file="kubeconfig", cloud=cloud))
+
+        async def changed() -> bool:
+            now = await by_cluster(seen)
+            assert now[RUNTIME] == before[RUNTIME]
+            assert len(now["a"]) == 3, "while Services are read again, their load balancers stay"
+            return all(one.allowed == ("10.0.2.0/24",) and one.hairpin == ("10.0.2.1",) for one in now["a"])
+
+        await eventually(changed)
+        # When nodes come, they may not reach themselves, either.
+        await see(bus, NODES, "two", node("two", "10.0.2.2"), cluster="a")
+        both = ("10.0.2.1", "10.0.2.2")
+
+        async def aware() -> bool:
+            return all(one.hairpin == both for one in (await by_cluster(seen))["a"])
+
+        await eventually(aware)
+
+
+async def by_cluster(seen: DesiredState) -> dict[str, list[Listener]]:
+    found: dict[str, list[Listener]] = {}
+    for ref, balancer in (await seen.load_balancers()).items():
+        found.setdefault(ref.cluster, []).extend(balancer.listeners)
+    return found
 
 
 async def test_a_change_of_a_node_concerns_its_own_cluster(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:

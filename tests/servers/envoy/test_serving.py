@@ -78,6 +78,25 @@ async def test_clients_outside_the_ranges_receive_no_byte(world: World) -> None:
     assert await named(address, source="127.1.9.9", patience=0.3) == ""
 
 
+@rule("AWS-X5")
+async def test_a_node_that_reaches_itself_gets_no_answer(world: World) -> None:
+    """As often as on AWS: the only node always, one of two in half of its connections."""
+    (node, other), address = await world.nodes(2), world.address()
+    hairpin = replace(listener(address, [node]), hairpin=(node.endpoint.address,))
+    assert await world.serve(hairpin) == {}
+    assert await greeting(address, source="127.1.9.9") == "n1"
+    assert [await greeting(address, source=node.endpoint.address) for _ in range(5)] == [""] * 5
+
+    async with talk(address, source="127.1.9.9") as open_connection:
+        both = (node.endpoint.address, other.endpoint.address)
+        assert await world.serve(replace(listener(address, [node, other]), hairpin=both)) == {}
+        found = {await greeting(address, source=node.endpoint.address) for _ in range(60)}
+        assert "" in found
+        assert found & {"n1", "n2"}
+        # Nodes come and go: connections of other clients go on.
+        assert await open_connection.echo()
+
+
 @cases(
     "allowed reached",
     ("LB-7-ranges-ipv6-allowed", ("::1/128",), "n1"),

@@ -30,7 +30,6 @@ from tests.support.apiservers import ApiServers, api_servers, kubeconfig
 from tests.support.natsserver import NatsServer, ensured
 from tests.support.running import eventually, running, soon
 from windowbox.clients.kubernetes import kube
-from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, SecretKey
 from windowbox.settings.bussettings import Access
 from windowbox.settings.lbsettings import LoadBalancerSettings
@@ -138,10 +137,10 @@ async def test_a_bug_triggered_by_one_cluster_spares_the_others(
 ) -> None:
     claim = adoption.claim
 
-    def defective(cluster: str, found: Object, settings: LoadBalancerSettings) -> Any:
+    def defective(cluster: str, *rest: Any) -> Any:
         if cluster == "unlucky":
             raise RecursionError("maximum recursion depth exceeded")
-        return claim(cluster, found, settings)
+        return claim(cluster, *rest)
 
     monkeypatch.setattr(adoption, "claim", defective)
     async with world(bus, tmp_path, {"unlucky": honest, "honest": honest}) as (one, store):

@@ -31,6 +31,7 @@ from tests.support.roles import RoleServer
 from tests.support.rules import rule
 from tests.support.running import soon
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from windowbox.settings.lbsettings import Range
 from workers.loadbalancer.ipam import addressclaims, allocator, holdings
 from workers.loadbalancer.ipam.entries import Held, Holder
 from workers.loadbalancer.ipam.results import Allocated
@@ -380,3 +381,23 @@ async def test_the_rights_of_a_worker_suffice_for_the_store(
         await store.keep(service("web"), "web", until=1.0)
         assert (await store.release(service("web"))).wake == (service("db"),)
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == []
+
+
+async def test_a_service_moves_to_the_range_that_it_asks_for(bus: Bus) -> None:
+    internal = Range.model_validate({"prefixes": [TWO], "name": "internal"})
+    async with opened(bus, range_of("10.0.1.0/28"), internal) as store:
+        await addressclaims.adopt_all(store, [])
+        [public] = await allocated(store, "web")
+        assert public.startswith("10.0.1.")
+        [moved] = await allocated(store, "web", range="internal", adopt=[public])
+        assert moved in ("10.0.0.16", "10.0.0.17")
+        assert await allocated(store, "web", range="internal", adopt=[public]) == [moved]
+        await allocated(store, "other", range="internal")
+        full = await queued(store, "third", range="internal")
+        assert "all 2 IPv4 addresses of its range are in use" in full.note
+        assert await allocated(store, "fourth", range="there-is-none") != []
+        outside = await rejected(store, "fifth", range="internal", requested=[public])
+        assert TWO in outside.note
+        # Its address is that of the Service that has waited longest.
+        await store.release(service("web"))
+        assert await allocated(store, "third", range="internal") == [moved]

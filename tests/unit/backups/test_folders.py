@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from clouds.frame.services.backups import Retention
 from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed, TransientError, WindowboxError
@@ -279,3 +280,47 @@ def _told_to_a_stranger(root: Path) -> str:
     arguments = [sys.executable, "-c", script, str(root.parent)]
     ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
     return ended.stdout + ended.stderr
+
+
+@rule("GCP-B3")
+async def test_a_locked_retention_outlives_everything_but_its_bucket(
+    folders: BackupFolders, root: Path
+) -> None:
+    await folders.make("bucket")
+    await folders.retain("bucket", Retention(2 * 86_400.0, locked=True))
+    again = BackupFolders(root)
+    with pytest.raises(Malformed, match="the retention of 2 days is locked and cannot become shorter"):
+        await again.retain("bucket", Retention(86_400.0, locked=True))
+    await again.make("bucket-2")
+    await again.retain("bucket-2", None)
+    (root / "bucket" / "entry").mkdir()
+    (root / "bucket" / "entry" / "backup").touch()
+    with pytest.raises(TransientError, match="retentionPolicyNotMet") as refused:
+        await again.remove("bucket", "entry")
+    assert refused.value.retry_after == 3600
+    (root / "bucket" / "entry" / "backup").unlink()
+    assert not await again.remove_empty("bucket")
+    await again.remove("bucket")
+    await again.make("bucket")
+    await again.retain("bucket", None)
+
+
+async def test_an_unreadable_retention_keeps_everything(folders: BackupFolders, root: Path) -> None:
+    await folders.make("bucket")
+    await folders.retain("bucket", Retention(86_400.0))
+    [file] = [one for one in os.listdir(root) if one.startswith(".retention-")]
+    (root / file).write_text("{}")
+    for act in (folders.remove("bucket"), folders.retain("bucket", None)):
+        with pytest.raises(Malformed, match="cannot be read: correct the file"):
+            await act
+    assert (root / "bucket").is_dir()
+
+
+async def test_a_search_for_retained_files_is_bounded(folders: BackupFolders, root: Path) -> None:
+    await folders.make("bucket")
+    await folders.retain("bucket", Retention(86_400.0))
+    (root / "bucket" / "/".join(["d"] * 60)).mkdir(parents=True)
+    with pytest.raises(Malformed, match="has more than 50 folders within each other"):
+        await folders.remove("bucket")
+    await folders.retain("bucket", None)
+    await folders.remove("bucket")

@@ -23,6 +23,8 @@ FINALIZER = "extensions.gardener.cloud/backupentry"
 WI = "workloadidentity.security.gardener.cloud/"
 PURPOSE = {"security.gardener.cloud/purpose": "workload-identity-token-requestor"}
 
+PLACE = {"bucketName": "bucket", "hostPath": "/mnt"}
+
 
 @cases(
     "name, entry",
@@ -139,7 +141,7 @@ LABELS = {**PURPOSE, f"{WI}provider": "local"}
     },
 )
 def test_the_content_of_the_secret_of_etcd(given: Object, found: Object | None, wanted: Content) -> None:
-    assert backupsecrets.content("entry", "bucket", "/mnt", given, found) == wanted
+    assert backupsecrets.content("entry", PLACE, given, found) == wanted
 
 
 @cases(
@@ -154,7 +156,7 @@ def test_an_identity_that_is_incomplete_is_named(
     annotations: dict[str, str], labels: dict[str, str], missing: str
 ) -> None:
     with pytest.raises(Malformed, match=missing):
-        backupsecrets.content("entry", "bucket", "/mnt", secret({}, annotations, labels), None)
+        backupsecrets.content("entry", PLACE, secret({}, annotations, labels), None)
 
 
 @cases(

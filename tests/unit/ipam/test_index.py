@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -21,8 +22,10 @@ OWN, COMMON = "shoot--own", "shoot--common"
 RANGES = [
     Range.model_validate({"prefixes": ["10.0.1.16/32"], "clusters": [OWN]}),
     Range.model_validate({"prefixes": ["10.0.0.16/31", "fd00::10/128"]}),
+    Range.model_validate({"prefixes": ["10.0.2.16/31"], "name": "internal"}),
 ]
-ADDRESSES = ("10.0.0.16", "10.0.0.17", "fd00::10", "10.0.1.16", "192.0.2.1")
+ADDRESSES = ("10.0.0.16", "10.0.0.17", "fd00::10", "10.0.1.16", "10.0.2.16", "192.0.2.1")
+NAMES = ("", "internal", "unknown")
 OFTEN = st.sampled_from([*["10.0.0.16"] * 5, *ADDRESSES])
 REFS = tuple(
     ObjectRef(cluster, SERVICES.id, "shop", name)
@@ -59,6 +62,7 @@ WAITERS = st.builds(
     addresses=st.lists(OFTEN, max_size=1).map(tuple),
     share=WORDS,
     ports=PORTS,
+    range=st.sampled_from(["", "", *NAMES]),
 )
 CHANGES = st.one_of(
     st.tuples(OFTEN, st.one_of(holders(), st.none())),
@@ -94,7 +98,7 @@ class Naive:
             (waiter.since, ref)
             for ref, waiter in self.waiters.items()
             if of in waiter.families
-            and home(ref.cluster) is range_
+            and home(ref.cluster, waiter.range) is range_
             and all(family(address) != of for address in self.has(ref))
         )
 
@@ -117,8 +121,9 @@ class Naive:
         queued = {ref for range_ in RANGES for of in FAMILIES for ref in self.first(range_, of)}
         return queued | {ref for address in ADDRESSES for ref in self.fitting(address)}
 
-    def count(self, cluster: str, of: Family) -> int:
-        return sum(family(a) == of and cluster in held.clusters for a, held in self.held.items())
+    def count(self, cluster: str, of: Family, range_: Range) -> int:
+        mine = (a for a, held in self.held.items() if cluster in held.clusters)
+        return sum(family(a) == of and ranges.contains(range_, a) for a in mine)
 
     def woken(self, freed: Collection[str], besides: ObjectRef) -> set[ObjectRef]:
         after, found = self.without(besides, freed), set[ObjectRef]()
@@ -127,13 +132,13 @@ class Naive:
                 gone = [
                     a for a in freed if a not in after.held and family(a) == of and ranges.contains(range_, a)
                 ]
-                if gone or range_ is home(besides.cluster):
+                if gone or range_ in [home(besides.cluster, name) for name in NAMES]:
                     found.update(after.first(range_, of)[-len(gone) - 1 :])
         return found | {ref for address in freed for ref in after.fitting(address)}
 
 
-def home(cluster: str) -> Range:
-    return RANGES[0] if cluster == OWN else RANGES[1]
+def home(cluster: str, name: str) -> Range:
+    return RANGES[2] if name == "internal" else RANGES[0] if cluster == OWN else RANGES[1]
 
 
 def holder(ref: ObjectRef, share: str | None, ports: tuple[str, ...]) -> Holder:
@@ -172,13 +177,12 @@ def test_the_index_answers_as_if_it_walked_everything(
         assert set(index.servable()) == naive.servable()
         assert dict(index.waiters) == naive.waiters
         for ref in REFS:
-            range_ = home(ref.cluster)
             assert index.holdings.of(ref) == naive.has(ref)
             assert set(index.wake(freed, ref)) == naive.woken(freed, ref)
             assert index.is_servable(ref) == (
                 ref in naive.waiters
                 and (
-                    any(ref in naive.first(range_, of) for of in FAMILIES)
+                    any(ref in naive.first(range_, of) for range_ in RANGES for of in FAMILIES)
                     or any(naive.fits(address, ref) for address in ADDRESSES)
                 )
             )
@@ -186,14 +190,18 @@ def test_the_index_answers_as_if_it_walked_everything(
             assert index.joinable(mine.group, mine.ports) == sorted(
                 a for a, held in naive.held.items() if not entries.conflict(mine, held.holders)
             )
-            for of in FAMILIES:
-                assert index.free(ref.cluster, of) == naive.free(range_, of)
+            for of, name in itertools.product(FAMILIES, NAMES):
+                range_ = home(ref.cluster, name)
+                assert index.free(ref.cluster, of, name) == naive.free(range_, of)
                 ahead = [one for one in naive.queue(range_, of) if one < (3.0, ref) and one[1] != ref]
-                assert index.ahead(ref, of, 3.0) == len(ahead)
-        for cluster in (RUNTIME, OWN, COMMON):
-            for of in FAMILIES:
-                most = quota or (1 if cluster == COMMON else 1000)
-                assert index.below_quota(cluster, of) == (naive.count(cluster, of) < most)
+                assert index.ahead(ref, of, 3.0, name) == len(ahead)
+        for cluster, of, name in itertools.product((RUNTIME, OWN, COMMON), FAMILIES, NAMES):
+            range_ = home(cluster, name)
+            shared = cluster == COMMON or (cluster == OWN and name == "internal")
+            most = quota or ((ranges.size(range_, of) + 1) // 2 if shared else 1000)
+            assert index.below_quota(cluster, of, name) == (
+                naive.count(cluster, of, range_) < most or not most
+            )
         assert index.holdings.clusters() == {c for held in naive.held.values() for c in held.clusters}
         assert {a for a, _ in index.holdings.kept()} == {
             a for a, held in naive.held.items() if any(one.until for one in held.holders)

@@ -84,7 +84,9 @@ class World:
 
 @pytest.fixture
 def services() -> ServiceReconciler:
-    return ServiceReconciler(ServiceDoors(NOWHERE, NOWHERE, NOWHERE, NOWHERE), LoadBalancerSettings())
+    return ServiceReconciler(
+        ServiceDoors(NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE), LoadBalancerSettings()
+    )
 
 
 async def run(services: ServiceReconciler, wish: Wish, world: World) -> Outcome:

@@ -13,12 +13,14 @@ from tests.support.rules import rule
 from tests.support.running import soon
 from windowbox.errors import Unreachable
 from windowbox.models import refs
+from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef, Resource, SecretKey
 from workers.core import joinannotations
 from workers.core.joinannotations import Unusable
+from workers.core.lifecycle import shootfacts
 from workers.core.lifecycle.shootfacts import ShootFacts
-from workers.kinds.membership import clusterjoining
+from workers.kinds.membership import cloudof, clusterjoining
 from workers.kinds.membership.clusterjoining import Change, ControlPlanes, Replicas, changes, undecided
 from workers.kinds.membership.providermembership import Checks, secret_of
 
@@ -186,14 +188,69 @@ def test_when_a_shoot_sleeps(
     assert clusterjoining.is_asleep(shoot, server, was_asleep=was_asleep) is asleep
 
 
+def cluster_of(provider: Any, **spec: Any) -> Object:
+    return Object({"spec": {"shoot": {"spec": {"provider": provider, **spec}}}})
+
+
+@cases(
+    "cluster cloud",
+    ("local", cluster_of({"type": "local"}), None),
+    ("unknown", cluster_of({"type": "a-cloud-of-tomorrow"}), None),
+    ("malformed", cluster_of(["aws"]), None),
+    (
+        "aws",
+        cluster_of(
+            {"type": "aws"},
+            region="eu-central-1",
+            networking={"nodes": "10.250.0.0/16", "pods": "100.96.0.0/11"},
+        ),
+        CloudFacts(type="aws", region="eu-central-1", networks=("10.250.0.0/16", "100.96.0.0/11")),
+    ),
+    (
+        "hostile",
+        cluster_of({"type": "aws"}, region="evil.example.com", networking={"nodes": ["x", "10.0.0.7/8"]}),
+        CloudFacts(type="aws", networks=("10.0.0.0/8",)),
+    ),
+    (
+        "OST-C7",
+        cluster_of(
+            {
+                "type": "openstack",
+                "controlPlaneConfig": {
+                    "loadBalancerClasses": [{"name": "a"}, {"name": "b", "purpose": "default"}, {}, "c"]
+                },
+            }
+        ),
+        CloudFacts(type="openstack", classes=("b", "a")),
+    ),
+    (
+        "OST-C7-without-default",
+        cluster_of(
+            {
+                "type": "openstack",
+                "controlPlaneConfig": {"loadBalancerClasses": [{"name": "a"}, {"name": "b"}]},
+            }
+        ),
+        CloudFacts(type="openstack", classes=("a", "b")),
+    ),
+)
+def test_the_cloud_of_a_shoot(cluster: Object, cloud: CloudFacts | None) -> None:
+    assert cloudof.cloud_of(cluster, shootfacts.facts(cluster)) == cloud
+
+
+def test_records_of_former_versions_have_no_cloud() -> None:
+    former = b'{"id":"shoot--a--b","secret":{"namespace":"shoot--a--b","name":"access"}}'
+    assert Member.model_validate_json(former).cloud is None
+
+
 @pytest.mark.parametrize("asleep", [True, False])
 def test_a_shoot_sleeps_as_before_while_the_bus_may_lack_something(asleep: bool) -> None:
     """A bus that was made anew holds neither Clusters nor API servers."""
     unread = ControlPlanes(cast(Any, None), lambda: None)
     made = clusterjoining.member("shoot--a--b", ShootFacts(technical_id="shoot--a--b"))
     before = made.model_copy(update={"asleep": asleep})
-    assert unread.put_to_sleep(made, before) == before
-    assert not unread.put_to_sleep(made, None).asleep
+    assert unread.as_its_shoot(made, before) == before
+    assert not unread.as_its_shoot(made, None).asleep
 
 
 HERE = SecretKey(namespace="a", name="cloudprovider")

@@ -35,6 +35,11 @@ class Nameserver:
         self._queues: dict[_Route, ZoneQueue] = {}
         self._listeners: list[_Listener] = []
 
+    def zone_around(self, name: str) -> str:
+        """The smallest zone around the name that has a key of its own; empty if there is none."""
+        zones = [one.name for one in self._settings.zones if not one.key_from_record]
+        return max((zone for zone in zones if f".{name}".endswith(f".{zone}")), key=len, default="")
+
     async def replace(
         self, zone: str, wanted: RecordSet, *, key: TsigKey | None = None, resource: str = ""
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from clouds import table
-from clouds.frame.dns import Dns
+from clouds.frame.services.dns import Dns
 from windowbox.errors import Malformed
 from windowbox.models.gardener.dnsrecord import DNSRecordSpec
 from windowbox.models.objects import mapping

@@ -14,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from clouds.frame.services.backups import Retention, next_retention
 from windowbox.errors import Malformed, TransientError, WindowboxError
+from workers.kinds.backups import retentions
 
 T = TypeVar("T")
 
@@ -58,8 +60,15 @@ class BackupFolders:
         """Create the folder if it does not exist, with access for its group."""
         await self._apart(lambda _: self._make(bucket))
 
+    async def retain(self, bucket: str, wanted: Retention | None) -> None:
+        """Keep the objects of a bucket for a time. Malformed if an earlier retention is locked."""
+        await self._apart(lambda _: self._retain(bucket, wanted))
+
     async def remove(self, *path: str) -> None:
-        """Remove a folder with its content. Idempotent, also after an interruption."""
+        """Remove a folder with its content. Idempotent, also after an interruption.
+
+        An error, and nothing is removed, if the bucket retains something of it.
+        """
         await self._apart(lambda stop: self._remove(path, stop))
 
     async def remove_empty(self, bucket: str) -> bool:
@@ -84,28 +93,38 @@ class BackupFolders:
 
     def _remove(self, path: tuple[str, ...], stop: threading.Event) -> None:
         *above, name = path
-        with (
-            self._translated("/".join(path)),
-            self._opened() as root,
-            contextlib.suppress(FileNotFoundError),
-            contextlib.ExitStack() as stack,
-        ):
-            folder = root
-            for one in above:
-                folder = stack.enter_context(_within(folder, one))
-            with _within(folder, name) as found:
-                _clear(found, stop)
-            os.rmdir(name, dir_fd=folder)
+        with self._translated("/".join(path)), self._opened() as root:
+            retention = retentions.read(root, path[0])
+            with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
+                folder = root
+                for one in above:
+                    folder = stack.enter_context(_within(folder, one))
+                with _within(folder, name) as found:
+                    if retention:
+                        retentions.check(found, retention, "/".join(path), stop)
+                    _clear(found, stop)
+                os.rmdir(name, dir_fd=folder)
+            if not above:
+                retentions.write(root, name, None)
 
     def _remove_empty(self, bucket: str) -> bool:
-        with self._translated(bucket), self._opened() as root, contextlib.suppress(FileNotFoundError):
+        with self._translated(bucket), self._opened() as root:
             try:
-                os.rmdir(bucket, dir_fd=root)
+                with contextlib.suppress(FileNotFoundError):
+                    os.rmdir(bucket, dir_fd=root)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
                 return False
+            retentions.write(root, bucket, None)
         return True
+
+    def _retain(self, bucket: str, wanted: Retention | None) -> None:
+        with self._translated(bucket), self._opened() as root:
+            before = retentions.read(root, bucket)
+            after = next_retention(before, wanted)
+            if after != before:
+                retentions.write(root, bucket, after)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:

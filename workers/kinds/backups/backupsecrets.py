@@ -102,9 +102,12 @@ class Content:
     labels: Mapping[str, str]
 
 
-def content(entry: str, bucket: str, mount_path: str, credentials: Object, found: Object | None) -> Content:
-    """The desired content of the Secret of `entry`; `found` is the existing one."""
-    ours = {"bucketName": _encoded(bucket), "hostPath": _encoded(mount_path)}
+def content(entry: str, about: Mapping[str, str], credentials: Object, found: Object | None) -> Content:
+    """The desired content of the Secret of `entry`; `found` is the existing one.
+
+    `about` tells where the bucket is.
+    """
+    ours = {name: encoded(text) for name, text in about.items()}
     created_by = {CREATED_BY: entry}
     if credentials.labels.get(PURPOSE) == REQUESTOR:
         return _identity(credentials, found or Object({}), ours, created_by)
@@ -167,7 +170,7 @@ def _data(secret: Object) -> dict[str, str]:
     return dict(secret.raw.get("data") or {})
 
 
-def _encoded(text: str) -> str:
+def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 

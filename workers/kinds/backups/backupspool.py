@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from bus.views import View
 from windowbox.errors import Malformed, Missing, WindowboxError
 from windowbox.kinds import Served
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS, ObjectRef
+from workers.core.cloudaccounts import CloudAccounts
 from workers.core.lifecycle import statuses
 from workers.core.lifecycle.actuators import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
@@ -22,7 +23,7 @@ from workers.core.owned.manifests import manifest
 from workers.core.owned.ownerindex import NamespaceKey
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.core.serving import Common, Serving, Tasks
-from workers.kinds.backups import backupsecrets, secretsharing
+from workers.kinds.backups import backupsecrets, cloudbackups, secretsharing
 from workers.kinds.backups.backupfolders import BackupFolders, checked
 from workers.kinds.backups.backupsecrets import Content, Entry, SecretName
 from workers.kinds.backups.secretsharing import Sharers
@@ -47,6 +48,7 @@ BUCKET = Kind(
     # Buckets are never migrated or restored.
     descriptions=Descriptions(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE),
     classes=frozenset({"garden", "shoot"}),
+    clouds=cloudbackups.TYPES,
     deadline=180.0,
     shoot=Need.NEVER,
     migrates=False,
@@ -56,19 +58,33 @@ BUCKET = Kind(
 class BucketActuator(Actuator):
     """Creates and removes a bucket's folder and its generated Secret."""
 
-    def __init__(self, targets: TargetClusters, kept: BackupFolders, sharers: Sharers) -> None:
+    def __init__(
+        self, targets: TargetClusters, accounts: CloudAccounts, kept: BackupFolders, sharers: Sharers
+    ) -> None:
         self._targets = targets
+        self._accounts = accounts
         self._folders = kept
         self._sharers = sharers
 
     async def reconcile(self, run: Run) -> Status:
-        name = checked("metadata.name", run.ref.name)
+        name, backups = checked("metadata.name", run.ref.name), cloudbackups.backups_of(run.object)
         target = self._targets.own_cluster(run)
+        await cloudbackups.call(run, self._accounts)
         await backupsecrets.add_finalizer(target, backupsecrets.referenced(run.object.spec), BUCKET.finalizer)
         await run.recorder.call("make folder", name, self._folders.make, name, effect=True)
+        if backups and backups.retention:
+            wanted = backups.retention(run.object.spec)
+            request = {"bucket": name, "retention": asdict(wanted) if wanted else None}
+            await run.recorder.call("retain", request, self._folders.retain, name, wanted, effect=True)
+        if not _has_generated(run):
+            return {}
         generated = backupsecrets.generated(run.object)
+        secret = manifest(SECRETS, generated.name, generated.namespace)
+        if backups and backups.generated:
+            content = backups.generated(name, run.object.spec)
+            secret["data"] = {key: backupsecrets.encoded(text) for key, text in content.items()}
         try:
-            await target.ensure_secret(manifest(SECRETS, generated.name, generated.namespace))
+            await target.ensure_secret(secret)
         except Missing as error:
             raise Malformed(
                 f"namespace {generated.namespace}, where Secret {generated.name} is to be made, does not "
@@ -77,10 +93,12 @@ class BucketActuator(Actuator):
         return {"generatedSecretRef": generated._asdict()}
 
     async def delete(self, run: Run) -> None:
-        target, generated = self._targets.own_cluster(run), backupsecrets.generated(run.object)
-        # Also if it was not reported: the worker that created it may have crashed before its report.
-        await target.remove(SECRETS, generated.namespace, generated.name)
-        name = run.ref.name
+        target, name = self._targets.own_cluster(run), run.ref.name
+        await cloudbackups.call(run, self._accounts)
+        if _has_generated(run):
+            # Also if it was not reported: the worker that created it may have crashed before its report.
+            generated = backupsecrets.generated(run.object)
+            await target.remove(SECRETS, generated.namespace, generated.name)
         await run.recorder.call("remove folder", name, self._folders.remove, name, effect=True)
         await secretsharing.release(run, target, BUCKET, self._sharers)
 
@@ -90,12 +108,20 @@ class BucketActuator(Actuator):
             return
         target = self._targets.own_cluster(run)
         if not secretsharing.has_ended(run.object):
-            generated, name = backupsecrets.generated(run.object), run.ref.name
-            await target.remove(SECRETS, generated.namespace, generated.name)
+            if _has_generated(run):
+                generated = backupsecrets.generated(run.object)
+                await target.remove(SECRETS, generated.namespace, generated.name)
+            name = run.ref.name
             door, remove = "remove empty folder", self._folders.remove_empty
             if not await run.recorder.call(door, name, remove, name, effect=True):
                 logger.warning("%s: is gone; its folder is kept, as it holds backups", run.ref)
         await secretsharing.release(run, target, BUCKET, self._sharers)
+
+
+def _has_generated(run: Run) -> bool:
+    """Whether a Secret is generated for the bucket."""
+    backups = cloudbackups.backups_of(run.object)
+    return backups is None or backups.generated is not None
 
 
 ENTRY = Kind(
@@ -104,6 +130,7 @@ ENTRY = Kind(
     finalizer="extensions.gardener.cloud/backupentry",
     descriptions=statuses.descriptions_for("BackupEntry"),
     classes=frozenset({"garden", "shoot"}),
+    clouds=cloudbackups.TYPES,
     deadline=180.0,
     shoot=Need.NEVER,
 )
@@ -113,9 +140,15 @@ class EntryActuator(Actuator):
     """Creates and removes the Secret for etcd, and removes the folder with etcd's backups."""
 
     def __init__(
-        self, targets: TargetClusters, kept: BackupFolders, sharers: Sharers, mount_path: str
+        self,
+        targets: TargetClusters,
+        accounts: CloudAccounts,
+        kept: BackupFolders,
+        sharers: Sharers,
+        mount_path: str,
     ) -> None:
         self._targets = targets
+        self._accounts = accounts
         self._folders = kept
         self._sharers = sharers
         self._mount_path = mount_path
@@ -124,10 +157,15 @@ class EntryActuator(Actuator):
         entry, bucket = backupsecrets.entry(run.ref.name), _bucket(run)
         source = backupsecrets.referenced(run.object.spec)
         target = self._targets.own_cluster(run)
+        await cloudbackups.call(run, self._accounts)
         await backupsecrets.add_finalizer(target, source, ENTRY.finalizer)
+        backups = cloudbackups.backups_of(run.object)
+        region = str(run.object.spec.get("region") or "")
+        place = backups.for_etcd(region) if backups else {"hostPath": self._mount_path}
 
         def content(given: Object, found: Object | None) -> Content:
-            return backupsecrets.content(run.ref.name, bucket, self._mount_path, given, found)
+            cloudbackups.check_generated(backups, source, given)
+            return backupsecrets.content(run.ref.name, {"bucketName": bucket, **place}, given, found)
 
         if await _exists(target, entry.technical_id):
             try:
@@ -144,6 +182,7 @@ class EntryActuator(Actuator):
         if source is None or not await backupsecrets.exists(target, source):
             logger.info("%s: its Secret is not there, so nothing is removed", run.ref)
             return
+        await cloudbackups.call(run, self._accounts)
         try:
             entry, bucket = backupsecrets.entry(run.ref.name), _bucket(run)
         except Malformed as error:
@@ -216,11 +255,11 @@ def enabled(common: Common) -> bool:
 
 def serving(common: Common, row: Served) -> Serving:
     sharers, settings = Sharers(common.bus, row.resource), common.kinds.backup
-    folders = BackupFolders(settings.root)
+    folders, accounts = BackupFolders(settings.root), CloudAccounts(common.bus, common.clusters)
     kind, tasks = BUCKET, Tasks(sharers=sharers.run)
-    actuator: Actuator = BucketActuator(common.targets, folders, sharers)
+    actuator: Actuator = BucketActuator(common.targets, accounts, folders, sharers)
     if row.resource == BACKUP_ENTRIES:
-        kind, actuator = ENTRY, EntryActuator(common.targets, folders, sharers, settings.mount_path)
+        kind, actuator = ENTRY, EntryActuator(common.targets, accounts, folders, sharers, settings.mount_path)
     serving = Serving(kind, actuator, tasks=tasks, waiters=sharers.waiters, last_user=sharers.last_user)
     if kind is BUCKET or not common.work.ignore_operation_annotation:
         return serving

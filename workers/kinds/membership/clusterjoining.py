@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bus.clusters.registry import MachinePlace, Member, Registry
 from bus.leases import guard
@@ -13,6 +14,7 @@ from bus.outcomes import backoff
 from bus.transport.connection import Bus
 from bus.views import View
 from windowbox.errors import WindowboxError
+from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     API_SERVER,
@@ -30,6 +32,7 @@ from workers.core import joinannotations
 from workers.core.joinannotations import Unusable
 from workers.core.lifecycle import shootfacts
 from workers.core.lifecycle.shootfacts import ShootFacts
+from workers.kinds.membership.cloudof import cloud_of
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +146,7 @@ class Joining:
         planes = controlplanes.members() if self.with_controlplanes else {}
         wanted = {name: self._with_kinds(member) for name, member in planes.items()} | marked
         members = self.registry.members
-        wanted = {name: controlplanes.put_to_sleep(one, members.get(name)) for name, one in wanted.items()}
+        wanted = {name: controlplanes.as_its_shoot(one, members.get(name)) for name, one in wanted.items()}
         # An invalid annotation is no reason to leave: a person is about to correct it.
         unusable = {name for name, requested in found.items() if isinstance(requested, Unusable)}
         listed = {"namespace": RUNTIME in view.listed, "controlplane": controlplanes.all_known}
@@ -212,6 +215,13 @@ def member(namespace: str, shoot: ShootFacts) -> Member:
     )
 
 
+class Shoot(NamedTuple):
+    """The Shoot of a Cluster, as far as its membership depends on it."""
+
+    facts: ShootFacts
+    cloud: CloudFacts | None
+
+
 def is_asleep(shoot: ShootFacts, server: Replicas | None, *, was_asleep: bool) -> bool:
     """Whether the API server of a Shoot is unreachable, because the Shoot is hibernated.
 
@@ -229,9 +239,7 @@ class ControlPlanes:
 
     def __init__(self, bus: Bus, changed: Callable[[], None]) -> None:
         self._controlplanes: View[bool] = View(bus, CONTROL_PLANES.id, _taking_part, changed=changed)
-        self._shoots: View[ShootFacts] = View(
-            bus, CLUSTERS.id, lambda _, cluster: shootfacts.facts(cluster), changed=changed
-        )
+        self._shoots: View[Shoot] = View(bus, CLUSTERS.id, _shoot, changed=changed)
         self._servers: View[Replicas] = View(bus, PLANE_DEPLOYMENTS.id, _replicas, changed=changed)
 
     async def run(self) -> None:
@@ -259,30 +267,35 @@ class ControlPlanes:
         found = {}
         for ref, _ in self._controlplanes.items():
             shoot = self._shoots.get(ObjectRef(RUNTIME, CLUSTERS.id, "", ref.namespace))
-            if shoot and shoot.technical_id:
-                found[ref.namespace] = member(ref.namespace, shoot)
+            if shoot and shoot.facts.technical_id:
+                found[ref.namespace] = member(ref.namespace, shoot.facts)
         return found
 
-    def put_to_sleep(self, member: Member, before: Member | None) -> Member:
-        """The same member, asleep if its Shoot is; `before` is its present registration.
+    def as_its_shoot(self, member: Member, before: Member | None) -> Member:
+        """The same member, asleep if its Shoot is, and in its cloud; `before` is its present registration.
 
-        While something may be missing on the bus, or is too large for it, it sleeps as before.
+        While something may be missing on the bus, or is too large for it, both stay as before.
         """
         was_asleep = before is not None and before.asleep
         # Where no ControlPlanes are watched, API servers need not be, either.
         servers = member.origin != "controlplane" or RUNTIME in self._servers.listed
         if not servers or RUNTIME not in self._shoots.listed or member.id in self.unknown:
-            return member.model_copy(update={"asleep": was_asleep})
+            return member.model_copy(update={"asleep": was_asleep, "cloud": before.cloud if before else None})
         shoot = self._shoots.get(ObjectRef(RUNTIME, CLUSTERS.id, "", member.id))
         if shoot is None:
             return member
         server = self._servers.get(ObjectRef(RUNTIME, PLANE_DEPLOYMENTS.id, member.id, API_SERVER))
-        asleep = is_asleep(shoot, server, was_asleep=was_asleep)
-        return member.model_copy(update={"asleep": asleep})
+        asleep = is_asleep(shoot.facts, server, was_asleep=was_asleep)
+        return member.model_copy(update={"asleep": asleep, "cloud": shoot.cloud})
 
 
 def _taking_part(ref: ObjectRef, controlplane: Object) -> bool | None:
     return True if ref.cluster == RUNTIME and taking_part(controlplane) else None
+
+
+def _shoot(_: ObjectRef, cluster: Object) -> Shoot:
+    facts = shootfacts.facts(cluster)
+    return Shoot(facts, cloud_of(cluster, facts))
 
 
 def _replicas(ref: ObjectRef, deployment: Object) -> Replicas | None:

@@ -6,6 +6,7 @@ A change recomputes what depends on it: a Service, the nodes of a cluster, or th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
@@ -15,6 +16,7 @@ from bus.clusters.registry import Registry
 from bus.leases import guard
 from bus.transport.connection import Bus
 from bus.views import View
+from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.loadbalancers import Family, LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
@@ -26,7 +28,7 @@ from workers.loadbalancer.edge.nodehealth import NodeHealth
 from workers.loadbalancer.edge.trafficnodes import Backend, Ineligible
 from workers.loadbalancer.ipam.entries import Held
 from workers.loadbalancer.ipam.store import AddressStore
-from workers.loadbalancer.spec import selection
+from workers.loadbalancer.spec import cloudterms, selection
 from workers.loadbalancer.spec.demands import MAX_ENDPOINTS, Demand, demand_in
 from workers.loadbalancer.tracked import LoadBalancers, Tracked
 
@@ -140,6 +142,8 @@ class DesiredState:
         """By address of a node whose health is checked."""
         self._unsettled: set[str] = set()
         """Clusters with a node whose health has changed."""
+        self._clouds: dict[str, CloudFacts | None] = {}
+        """The cloud of each cluster as its Services were read."""
         self._view(bus)
 
     def _view(self, bus: Bus) -> None:
@@ -172,7 +176,21 @@ class DesiredState:
     @property
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """The tasks that follow the bus."""
-        return {"services": self._services.run, "nodes": self._nodes.run, "slices": self._slices.run}
+        return {"services": self._follow_services, "nodes": self._nodes.run, "slices": self._slices.run}
+
+    async def _follow_services(self) -> None:
+        """Follow the Services; read them again if the cloud of a cluster is another now. Never returns."""
+        await self._registry.complete.wait()
+
+        def look() -> None:
+            members = self._registry.members
+            if any(members[c].cloud != cloud for c, cloud in self._clouds.items() if c in members):
+                self._clouds.clear()
+                self._services.read_again()
+
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._registry.on_change(look))
+            await self._services.run()
 
     async def complete(self) -> None:
         """Wait until all objects that the bus held at the start have been read."""
@@ -380,9 +398,11 @@ class DesiredState:
             self._touched.add(ObjectRef(ref.cluster, SERVICES.id, namespace, name))
 
     def _asked(self, ref: ObjectRef, service: Object) -> _Service | None:
-        if not selection.is_ours(service, self._settings.classes) or service.deleting:
+        cloud = self._clouds[ref.cluster] = self._registry.cloud(ref.cluster)
+        classes = (*self._settings.classes, *cloudterms.classes(cloud))
+        if not selection.is_ours(service, classes) or service.deleting:
             return None
-        return _Service(ref.cluster, demand_in(ref.cluster, service, self._settings))
+        return _Service(ref.cluster, demand_in(ref.cluster, service, self._settings, cloud))
 
 
 def _computed(
@@ -392,7 +412,8 @@ def _computed(
     demand = inputs.demand
     if not inputs.addresses:
         return None
-    if before and (last := before.balancer) and before.refused == refused and before.inputs == inputs:
+    same = before and before.refused == refused and before.inputs == inputs and not demand.hairpin
+    if same and before and (last := before.balancer):
         # Nodes change often: the listeners stay.
         return last if last.targets is nodes.targets else replace(last, targets=nodes.targets)
     if refused:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
+from ipaddress import collapse_addresses, ip_address, ip_network
+from typing import Any
 
 from windowbox.models.loadbalancers import (
     KUBE_PROXY_PORT,
@@ -34,6 +38,10 @@ class ClusterNodes:
                 found.setdefault(of, []).append(Target(address, node.name))
         self.targets: Targets = {of: tuple(targets) for of, targets in found.items()}
 
+    def addresses(self, of: Family) -> tuple[str, ...]:
+        """The addresses of this family."""
+        return tuple(sorted(target.address for target in self.targets.get(of, ())))
+
     def check(self, health_port: int) -> int | None:
         """The port that Envoy checks on each node; None if the edge checks the nodes."""
         # Either the edge checks all nodes, or Envoy does: it cannot check some endpoints of a cluster only.
@@ -55,13 +63,13 @@ def load_balancer(
     pods = tuple(slices)
     check = nodes.check(demand.health_port)
     by_place = {port.place: (port, _endpoints(pods, port)) for port in demand.ports}
-    vacant = {of: _vacant(pods, of) for of in addresses}
     wanted = listeners.listeners(demand, addresses)
     if conflicts:
         wanted = tuple(one for one in wanted if (one.address, one.place) not in conflicts)
+    vacant = {of: _vacant(pods, of) for of in {one.behind for one in wanted}}
     complete = []
     for one in wanted:
-        of = family(one.address)
+        of = one.behind
         port, found = by_place[one.place]
         complete.append(
             replace(
@@ -70,6 +78,7 @@ def load_balancer(
                 node_port=port.node_port,
                 check=None if port.node_port is None else check,  # only ready Pods are endpoints
                 vacant=vacant[of],
+                hairpin=None if one.hairpin is None else _admitted(nodes.addresses(one.family), one.allowed),
             )
         )
     return LoadBalancer(
@@ -80,6 +89,23 @@ def load_balancer(
         listeners.digest(demand.uid, wanted),
         tuple(addresses[of] for of in sorted(addresses)),
     )
+
+
+@lru_cache(maxsize=64)
+def _admitted(addresses: tuple[str, ...], allowed: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The addresses in the allowed prefixes. Cached: all listeners of a Service have the same."""
+    if allowed is None:
+        return addresses
+    found: list[Any] = [ip_network(prefix) for prefix in allowed]
+    networks = list(collapse_addresses(found))
+    starts = [int(network.network_address) for network in networks]
+
+    def admits(address: str) -> bool:
+        found = ip_address(address)
+        at = bisect_right(starts, int(found))
+        return at > 0 and found in networks[at - 1]
+
+    return tuple(filter(admits, addresses))
 
 
 def refused(
@@ -102,7 +128,8 @@ def size(demand: Demand, addresses: Iterable[Family], nodes: ClusterNodes, slice
     of_nodes = sum(port.node_port is not None for port in demand.ports)
     of_pods = len(demand.ports) - of_nodes
     pods = sum(len(fields.items(one.raw.get("endpoints"))) for one in slices) if of_pods else 0
-    return of_nodes * sum(len(nodes.targets.get(of, ())) for of in addresses) + of_pods * pods
+    behind = (demand.backends or of for of in addresses)
+    return of_nodes * sum(len(nodes.targets.get(of, ())) for of in behind) + of_pods * pods
 
 
 def _endpoints(slices: Collection[Object], port: Port) -> tuple[Endpoint, ...]:

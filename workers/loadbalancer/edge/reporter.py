@@ -282,7 +282,7 @@ def _now() -> str:
 
 def _names(balancer: LoadBalancer) -> set[str]:
     """The nodes, or Pods, that get traffic."""
-    families = {family(one.address) for one in balancer.listeners if one.node_port is not None}
+    families = {one.behind for one in balancer.listeners if one.node_port is not None}
     if balancer.refused:
         families |= balancer.targets.keys()
     nodes = {target.name for of in families for target in balancer.targets.get(of, ())}

@@ -55,6 +55,8 @@ _FAILURE_INTERVAL = "0.7s"
 _RECOVERY_INTERVAL = "0.5s"
 """For unhealthy endpoints. Shorter than the time to become unhealthy: when Pods move to another node, that
 node has to be healthy before the first is not. And kube-proxies learn of the move at different moments."""
+_NOWHERE = "nowhere"
+"""A cluster that does not exist: its connections are closed."""
 _NO_SOURCE = {"IPv4": "0.0.0.0/32", "IPv6": "::/128"}
 """A source that no packet has, for listeners without any permitted source."""
 _ANY: dict[Family, str] = {"IPv4": "0.0.0.0", "IPv6": "::"}
@@ -257,7 +259,18 @@ def _tcp(listener: Listener) -> dict[str, Any]:
         # Not an RBAC filter: it acts on the client's first byte, after a server that speaks first.
         ranges = _sources(listener.allowed, family(listener.address))
         chain["filter_chain_match"] = {"source_prefix_ranges": ranges}
-    return {"filter_chains": [chain]}
+    if not listener.hairpin:
+        return {"filter_chains": [chain]}
+    # Chains are of Envoy's own choice: that with the longest prefix of the client. When nodes change, only
+    # theirs does, and connections of others go on.
+    shares = [{"name": listener.name, "weight": len(listener.hairpin) - 1}, {"name": _NOWHERE, "weight": 1}]
+    own = {**proxy, "weighted_clusters": {"clusters": [one for one in shares if one["weight"]]}}
+    del own["cluster"]
+    nodes = {
+        "filters": [*filters[:-1], _typed("extensions.filters.network.tcp_proxy.v3.TcpProxy", own)],
+        "filter_chain_match": {"source_prefix_ranges": _sources(listener.hairpin, family(listener.address))},
+    }
+    return {"filter_chains": [chain, nodes]}
 
 
 def _udp(listener: Listener) -> dict[str, Any]:

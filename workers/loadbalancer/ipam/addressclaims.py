@@ -34,6 +34,8 @@ class Claim(NamedTuple):
     """The families that it asks for: by its status alone it gets one address of each."""
     reported: tuple[str, ...] = ()
     """Those of them that we have reported: its owner cannot write reports."""
+    range: str = ""
+    """The name of the range that it asks for."""
 
     def holder(self, since: float) -> Holder:
         """Its entry in the address store."""
@@ -136,7 +138,9 @@ def _only_shown(claims: Iterable[Claim], index: AddressIndex) -> Iterator[tuple[
         for of in claim.families:
             if any(family(address) == of for address in claim.addresses):
                 continue
-            given = (a for a in claim.shown if family(a) == of and index.gives(claim.ref.cluster, a))
+            given = (
+                a for a in claim.shown if family(a) == of and index.gives(claim.ref.cluster, a, claim.range)
+            )
             yield from ((claim, address) for address in list(given)[:1])
 
 
@@ -145,9 +149,9 @@ async def _adopt_shown(store: AddressStore, claim: Claim, address: str) -> None:
     of, index = family(address), store.index
     if any(family(one) == of for one in index.holdings.of(claim.ref)):
         return
-    if store.is_complete() and not index.room(claim.ref, of, time.time()):
+    if store.is_complete() and not index.room(claim.ref, of, time.time(), claim.range):
         return  # others may have waited longer
-    if index.full(claim.ref.cluster) or not index.below_quota(claim.ref.cluster, of):
+    if index.full(claim.ref.cluster) or not index.below_quota(claim.ref.cluster, of, claim.range):
         return
     for _ in range(ATTEMPTS):
         held, sequence = await store.read(address)

@@ -49,7 +49,11 @@ class Allocation:
         self._chosen: dict[Family, str] = {}
         self._obstacles: list[Queued | Rejected] = []
         self._waiter = Waiter(
-            uid=request.uid, since=time.time(), share=request.share, ports=request.shared_ports
+            uid=request.uid,
+            since=time.time(),
+            share=request.share,
+            ports=request.shared_ports,
+            range=request.range,
         )
         self._awaits_completion = False
 
@@ -105,7 +109,7 @@ class Allocation:
         request = self._request
         requested = request.fixed.get(wanted)
         own = ((a, held.of(request.ref)) for a, (held, _) in self._found.items() if family(a) == wanted)
-        mine = {address: holder for address, holder in own if holder}
+        mine = {a: holder for a, holder in own if holder and (requested == a or not self._is_elsewhere(a))}
         preferred = requested
         if requested is None and mine:
             # A crash may leave several of one family: the one in its status is preferred, then the oldest.
@@ -119,6 +123,11 @@ class Allocation:
             await self._allocate_requested(wanted, requested)
         elif not await self._adopt(wanted):
             await self._allocate_any(wanted)
+
+    def _is_elsewhere(self, address: str) -> bool:
+        """Whether another range of its cluster has the address than the one that it asks for."""
+        gives, cluster = self._index.gives, self._request.ref.cluster
+        return not gives(cluster, address, self._request.range) and gives(cluster, address)
 
     async def _move(self, wanted: Family) -> bool:
         """Allocate another address than the one it cannot use. False if it has to stay."""
@@ -159,7 +168,7 @@ class Allocation:
     async def _adopt(self, wanted: Family) -> bool:
         """Allocate the address that was reported for it, should the bus have lost the allocation."""
         for address in self._request.adopt:
-            fits = family(address) == wanted and self._index.gives(self._request.ref.cluster, address)
+            fits = family(address) == wanted and self._gives(address)
             requested = self._request.fixed.get(wanted, address)
             if fits and requested == address and await self._join(wanted, address):
                 return True
@@ -167,7 +176,7 @@ class Allocation:
 
     async def _allocate_requested(self, wanted: Family, address: str) -> None:
         """Allocate the requested address, or report why not."""
-        if not self._index.gives(self._request.ref.cluster, address):
+        if not self._gives(address):
             self._obstacles.append(self._no_range(wanted, address))
             return
         if address in self._request.adopt and await self._adopt(wanted):
@@ -192,7 +201,7 @@ class Allocation:
     async def _allocate_any(self, wanted: Family) -> None:
         """Allocate any address of the family, or queue for one."""
         cluster = self._request.ref.cluster
-        if self._index.total(cluster, wanted) == 0:
+        if self._index.total(cluster, wanted, self._request.range) == 0:
             self._obstacles.append(self._no_range(wanted))
             return
         if not await self._may_allocate(wanted):
@@ -209,7 +218,7 @@ class Allocation:
                 address
                 for address in self._request.shown
                 if family(address) == wanted
-                and self._index.gives(cluster, address)
+                and self._gives(address)
                 and not self._holdings.held(address).holders
             ]
             for address in itertools.chain(shown, self._free(wanted)):
@@ -226,7 +235,7 @@ class Allocation:
     def _free(self, wanted: Family) -> Iterator[str]:
         """Free addresses, those to avoid last."""
         ref, avoided = self._request.ref, []
-        range_ = self._index.range_of(ref.cluster)
+        range_ = self._index.range_of(ref.cluster, self._request.range)
         assert range_ is not None  # or there would have been no room
         for address in ranges.candidates(range_, wanted, f"{ref.cluster}/{ref.namespace}/{ref.name}"):
             if not self._holdings.held(address).holders:
@@ -238,22 +247,27 @@ class Allocation:
 
     def _exceeds_quota(self, wanted: Family) -> bool:
         """Whether its cluster is at its quota. Such a Service joins no queue, and so delays no other."""
-        quota = self._index.quota(self._request.ref.cluster, wanted)
-        if quota is None or self._index.below_quota(self._request.ref.cluster, wanted):
+        asked = self._request.ref.cluster, wanted, self._request.range
+        quota = self._index.quota(*asked)
+        if quota is None or self._index.below_quota(*asked):
             return False
         self._obstacles.append(results.quota_exceeded(wanted, quota))
         return True
 
     def _room(self, wanted: Family) -> bool:
         """Whether more addresses are free than Services have waited longer."""
-        return self._index.room(self._request.ref, wanted, self._since())
+        return self._index.room(self._request.ref, wanted, self._since(), self._request.range)
+
+    def _gives(self, address: str) -> bool:
+        """Whether the range that it asks for has the address."""
+        return self._index.gives(self._request.ref.cluster, address, self._request.range)
 
     def _since(self) -> float:
         before = self._index.waiters.get(self._request.ref)
         return before.since if before and before.uid == self._request.uid else self._waiter.since
 
     def _no_range(self, wanted: Family, address: str | None = None) -> Rejected:
-        range_ = self._index.range_of(self._request.ref.cluster)
+        range_ = self._index.range_of(self._request.ref.cluster, self._request.range)
         if range_ is None:
             return results.no_range(self._request.ref.cluster)
         if address is None:
@@ -281,9 +295,9 @@ class Allocation:
 
     def _queue_for_any(self, wanted: Family) -> None:
         ref = self._request.ref
-        total = self._index.total(ref.cluster, wanted)
+        total = self._index.total(ref.cluster, wanted, self._request.range)
         if self._may_queue():
-            ahead = self._index.ahead(ref, wanted, self._since())
+            ahead = self._index.ahead(ref, wanted, self._since(), self._request.range)
             self._obstacles.append(results.used_up(wanted, total, ahead))
             self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
         else:

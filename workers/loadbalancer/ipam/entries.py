@@ -91,6 +91,8 @@ class Waiter(Message):
     share: str | None = None
     ports: tuple[str, ...] = ()
     """For sharing: see `Holder`."""
+    range: str = ""
+    """The name of the range of these families; empty: the usual one."""
 
     def group(self, ref: ObjectRef) -> Group | None:
         """The sharing group of `ref`, the Service that waits."""

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Set
 from typing import Generic, TypeVar
 
-from windowbox.models.loadbalancers import Family, family
+from windowbox.models.loadbalancers import Family
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam.entries import FREE, Group, Held, Holder, Waiter
 
@@ -63,12 +63,13 @@ class Holdings:
         self._of: Multimap[ObjectRef, str] = Multimap()
         self._shared: Multimap[Group, str] = Multimap()
         self._crowds: dict[str, _Crowd] = {}
-        self._counts: Counter[tuple[str, Family]] = Counter()
+        self._clusters: Counter[str] = Counter()
+        """How many addresses Services of each cluster hold."""
         self._kept: set[str] = set()
 
     def put(self, address: str, held: Held) -> None:
         """Set the holders of an address."""
-        before, of = self.held(address), family(address)
+        before = self.held(address)
         self._held.pop(address, None)
         self._crowds.pop(address, None)
         self._kept.discard(address)
@@ -77,13 +78,13 @@ class Holdings:
         for group in before.groups:
             self._shared.discard(group, address)
         for cluster in before.clusters:
-            self._counts[cluster, of] -= 1
+            self._clusters[cluster] -= 1
         for holder in held.holders:
             self._of.add(holder.ref, address)
         for group in held.groups:
             self._shared.add(group, address)
         for cluster in held.clusters:
-            self._counts[cluster, of] += 1
+            self._clusters[cluster] += 1
         if held.holders:
             self._held[address] = held
         if len(held.holders) > 1:
@@ -102,13 +103,9 @@ class Holdings:
         """Addresses that Services of this group hold."""
         return self._shared[group] if group else frozenset()
 
-    def count(self, cluster: str, of: Family) -> int:
-        """How many addresses Services of this cluster hold."""
-        return self._counts[cluster, of]
-
     def clusters(self) -> set[str]:
         """The clusters whose Services hold addresses."""
-        return {cluster for (cluster, _), count in self._counts.items() if count}
+        return {cluster for cluster, count in self._clusters.items() if count}
 
     def services(self) -> list[ObjectRef]:
         """The Services that hold addresses."""

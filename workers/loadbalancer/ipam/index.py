@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -28,8 +28,8 @@ Services are refused, so that it does not fill the bucket for all."""
 _AT_ONCE = 8
 """Services that are requeued at once for one released address. One of them gets it."""
 
-Limit = tuple[str, Family | None]
-"""A limit of a cluster: its quota of a family's addresses, or (None) its number of waiting Services."""
+Limit = tuple[str, RangeKey | None]
+"""A limit of a cluster: its quota of a range's addresses, or (None) its number of waiting Services."""
 
 
 class Usage(NamedTuple):
@@ -53,8 +53,11 @@ class AddressIndex:
         self._totals = {
             (at, of): ranges.size(one, of) for at, one in enumerate(self._ranges) for of in FAMILIES
         }
+        self._names = sorted({one.name for one in self._ranges} | {""})
         self._used: dict[RangeKey, set[str]] = defaultdict(set)
-        self._homes: dict[str, int | None] = {}
+        self._counts: Counter[tuple[str, RangeKey]] = Counter()
+        """How many addresses of a range Services of a cluster hold."""
+        self._homes: dict[tuple[str, str], int | None] = {}
         self._fits: Multimap[str, ObjectRef] = Multimap()
         self.holdings = Holdings()
         self.waiters = Waiters()
@@ -71,16 +74,19 @@ class AddressIndex:
                 self.holdings.put(address, held)
                 # All holders of an address are of one cluster.
                 self._space.put(key, min(held.clusters or before.clusters, default=""), value)
-                if range_key := self._key_of(address):
+                range_key = self._key_of(address)
+                if range_key:
                     used = self._used[range_key]
                     (used.add if held.holders else used.discard)(address)
+                    self._counts.subtract((cluster, range_key) for cluster in before.clusters)
+                    self._counts.update((cluster, range_key) for cluster in held.clusters)
                 refs = {holder.ref for holder in (*before.holders, *held.holders)}
                 for ref in refs & self.waiters.keys():
                     self._enqueue(ref)
                 for ref in self._interested(address, before.groups | held.groups):
                     self._fit(address, ref)
-                for cluster in before.clusters | held.clusters:
-                    self._check_limit((cluster, family(address)))
+                for cluster in (before.clusters | held.clusters) if range_key else ():
+                    self._check_limit((cluster, range_key))
                 return refs
             if (waiting := subjects.waiting(key)) is not None:
                 self._space.put(key, waiting.cluster, value)
@@ -96,46 +102,52 @@ class AddressIndex:
 
     # Ranges and limits.
 
-    def range_of(self, cluster: str) -> Range | None:
-        home = self._home(cluster)
+    def range_of(self, cluster: str, name: str = "") -> Range | None:
+        """Its range of this name; without one, its usual range."""
+        home = self._home(cluster, name)
         return None if home is None else self._ranges[home]
 
-    def gives(self, cluster: str, address: str) -> bool:
-        """Whether the range of this cluster has the address."""
-        range_ = self.range_of(cluster)
-        return range_ is not None and ranges.contains(range_, address)
+    def gives(self, cluster: str, address: str, name: str | None = None) -> bool:
+        """Whether the range of this cluster and name has the address; None: one of all its ranges."""
+        names = self._names if name is None else [name]
+        found = (self.range_of(cluster, one) for one in names)
+        return any(range_ is not None and ranges.contains(range_, address) for range_ in found)
 
-    def total(self, cluster: str, of: Family) -> int:
+    def total(self, cluster: str, of: Family, name: str = "") -> int:
         """Addresses in the range of this cluster, free or not."""
-        key = self._range_key(cluster, of)
+        key = self._range_key(cluster, of, name)
         return self._totals[key] if key else 0
 
-    def free(self, cluster: str, of: Family) -> int:
+    def free(self, cluster: str, of: Family, name: str = "") -> int:
         """Addresses that are free for Services of this cluster."""
-        key = self._range_key(cluster, of)
+        key = self._range_key(cluster, of, name)
         return self._free(key) if key else 0
 
-    def quota(self, cluster: str, of: Family) -> int | None:
+    def quota(self, cluster: str, of: Family, name: str = "") -> int | None:
         """The most addresses for Services of this cluster; None: all of its range."""
+        key = self._range_key(cluster, of, name)
+        return self._quota_of(cluster, key) if key else self._quota
+
+    def _quota_of(self, cluster: str, key: RangeKey) -> int | None:
         if self._quota is not None:
             return self._quota
-        range_ = self.range_of(cluster)
-        if range_ is None or not range_.is_shared or cluster == RUNTIME:
+        if not self._ranges[key[0]].is_shared or cluster == RUNTIME:
             return None
         # Half of a shared range by default, so that one cluster cannot starve the others.
-        return (self.total(cluster, of) + 1) // 2
+        return (self._totals[key] + 1) // 2
 
     def places(self, limit: Limit) -> int:
         """How many more are possible until the cluster reaches the limit."""
-        cluster, of = limit
-        if of is None:
+        cluster, key = limit
+        if key is None:
             return MOST_WAITING - self.waiters.count(cluster)
-        quota = self.quota(cluster, of)
-        return (self.total(cluster, of) if quota is None else quota) - self.holdings.count(cluster, of)
+        quota = self._quota_of(cluster, key)
+        return (self._totals[key] if quota is None else quota) - self._counts[cluster, key]
 
-    def below_quota(self, cluster: str, of: Family) -> bool:
+    def below_quota(self, cluster: str, of: Family, name: str = "") -> bool:
         """Whether Services of this cluster may get one more address."""
-        return (cluster, of) not in self.reached
+        key = self._range_key(cluster, of, name)
+        return key is None or (cluster, key) not in self.reached
 
     def full(self, cluster: str) -> bool:
         """Whether the cluster's entries take all the bytes that a cluster may have."""
@@ -151,14 +163,14 @@ class AddressIndex:
 
     # The queue.
 
-    def ahead(self, ref: ObjectRef, of: Family, since: float) -> int:
+    def ahead(self, ref: ObjectRef, of: Family, since: float, name: str = "") -> int:
         """How many Services have waited longer for an address of the same range as `ref`."""
-        key = self._range_key(ref.cluster, of)
+        key = self._range_key(ref.cluster, of, name)
         return self.waiters.ahead(key, ref, since) if key else 0
 
-    def room(self, ref: ObjectRef, of: Family, since: float) -> bool:
+    def room(self, ref: ObjectRef, of: Family, since: float, name: str = "") -> bool:
         """Whether more addresses are free than Services have waited longer than `ref`."""
-        return self.free(ref.cluster, of) > self.ahead(ref, of, since)
+        return self.free(ref.cluster, of, name) > self.ahead(ref, of, since, name)
 
     def joinable(self, group: Group | None, ports: Collection[str]) -> list[str]:
         """Addresses that all holders would share with a Service of this group."""
@@ -191,9 +203,8 @@ class AddressIndex:
         theirs = self.holdings.of(besides)
         # Free, or held by `besides` alone.
         available = {a for a in freed if len(self.holdings.held(a).holders) == (a in theirs)}
-        keys = [self._range_key(besides.cluster, of) for of in FAMILIES] + [
-            self._key_of(a) for a in available
-        ]
+        keys = [self._range_key(besides.cluster, of, name) for of in FAMILIES for name in self._names]
+        keys += [self._key_of(a) for a in available]
         for key in sorted({key for key in keys if key}):
             released = {address for address in available if self._key_of(address) == key}
             free = self._free(key) + len(released & self._used.get(key, set()))
@@ -222,11 +233,13 @@ class AddressIndex:
     def _enqueue(self, ref: ObjectRef) -> None:
         """Put a waiting Service into the queue of each family of which it takes any address."""
         has = {family(address) for address in self.holdings.of(ref)}
-        lacking = set(self.waiters[ref].families) - has
-        self.waiters.enqueue(ref, {key for of in lacking if (key := self._range_key(ref.cluster, of))})
+        waiter = self.waiters[ref]
+        found = (self._range_key(ref.cluster, of, waiter.range) for of in {*waiter.families} - has)
+        self.waiters.enqueue(ref, {key for key in found if key})
 
     def _check_limit(self, limit: Limit) -> None:
-        bounded = limit[1] is None or self.quota(limit[0], limit[1]) is not None
+        cluster, key = limit
+        bounded = key is None or self._quota_of(cluster, key) is not None
         (self.reached.add if bounded and self.places(limit) <= 0 else self.reached.discard)(limit)
 
     # Candidates: addresses that a waiting Service might get, besides those of the queues that it is in.
@@ -258,15 +271,17 @@ class AddressIndex:
     def _free(self, key: RangeKey) -> int:
         return self._totals[key] - len(self._used.get(key, ()))
 
-    def _range_key(self, cluster: str, of: Family) -> RangeKey | None:
-        home = self._home(cluster)
+    def _range_key(self, cluster: str, of: Family, name: str) -> RangeKey | None:
+        home = self._home(cluster, name)
         return None if home is None else (home, of)
 
-    def _home(self, cluster: str) -> int | None:
-        if cluster not in self._homes:
-            range_ = range_for(cluster, self._ranges)
-            self._homes[cluster] = None if range_ is None else self._ranges.index(range_)
-        return self._homes[cluster]
+    def _home(self, cluster: str, name: str) -> int | None:
+        # Others have the usual range: a tenant may think of any number of them.
+        place = cluster, name if name in self._names else ""
+        if place not in self._homes:
+            range_ = range_for(cluster, self._ranges, name)
+            self._homes[place] = None if range_ is None else self._ranges.index(range_)
+        return self._homes[place]
 
     def _key_of(self, address: str) -> RangeKey | None:
         """The range that has the address."""

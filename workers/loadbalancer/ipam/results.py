@@ -47,6 +47,8 @@ class AddressRequest:
     unless there is none, or it has requested this one."""
     version: str = ""
     """The Service's resource version that has our finalizer."""
+    range: str = ""
+    """The name of the range that its addresses are from; empty: the usual one."""
 
     @cached_property
     def fixed(self) -> Mapping[Family, str]:

@@ -16,6 +16,7 @@ from bus.messages import OPERATION, Announcement
 from bus.transport import consumers
 from bus.transport.connection import Bus
 from windowbox.errors import TransientError, WindowboxError
+from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
@@ -24,7 +25,7 @@ from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.addressclaims import Claim
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service import servicestatus
-from workers.loadbalancer.spec import selection
+from workers.loadbalancer.spec import cloudterms, selection
 from workers.loadbalancer.spec.demands import demand_in
 
 logger = logging.getLogger(__name__)
@@ -45,9 +46,11 @@ _MOST_SHOWN = 8
 """Addresses of one Service. It can have one of each family."""
 
 
-def claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Claim:
+def claim(
+    cluster: str, service: Object, settings: LoadBalancerSettings, cloud: CloudFacts | None = None
+) -> Claim:
     """The addresses of a Service by its own status."""
-    demand = demand_in(cluster, service, settings)
+    demand = demand_in(cluster, service, settings, cloud)
     return Claim(
         ObjectRef(cluster, SERVICES.id, service.namespace, service.name),
         service.uid,
@@ -56,6 +59,7 @@ def claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Clai
         demand.share,
         servicestatus.addresses(service)[:_MOST_SHOWN],
         demand.families,
+        range=demand.range,
     )
 
 
@@ -162,11 +166,11 @@ class Adoption:
 
     async def _collected(self, cluster: str, services: AsyncIterator[Object]) -> list[Claim]:
         found: list[Claim] = []
-        ports = 0
+        ports, cloud = 0, self._registry.cloud(cluster)
         async for service in services:
-            if not selection.is_ours(service, self._settings.classes):
+            if not selection.is_ours(service, (*self._settings.classes, *cloudterms.classes(cloud))):
                 continue
-            found.append(claim(cluster, service, self._settings))
+            found.append(claim(cluster, service, self._settings, cloud))
             ports += len(found[-1].ports)
             if len(found) >= _MOST_CLAIMS or ports >= _MOST_PORTS:
                 logger.warning(

@@ -79,6 +79,15 @@ def node_address_refused(nodes: Collection[str]) -> EventIntent:
     return _warning("NodeAddressRefused", f"No traffic is sent to {'; '.join(nodes)}")
 
 
+def no_zone(name: str) -> EventIntent:
+    """Its status shows addresses, though the cloud would show a host name."""
+    note = (
+        f"The status shows addresses, because no zone of dns.zones contains {name}: "
+        f"add the zone {'.'.join(name.split('.')[-2:])}, or one inside of it"
+    )
+    return _warning("HostNameNotPublished", note)
+
+
 def refused(refusals: Iterable[Refusal]) -> list[EventIntent]:
     """Events for refusals: a few for each reason, however many ports there are."""
     by_reason: dict[str, list[Refusal]] = {}

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
 from bus import subjects
 from bus.clusters.clusters import Clusters
 from bus.messages import Reason, Wish
 from bus.workqueue.queue import Queue
+from windowbox.clients.nameserver import Nameserver
+from windowbox.errors import PermanentError
+from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 from windowbox.models.refs import SERVICES, ObjectRef
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam import allocator
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Queued, Rejected, Released
 from workers.loadbalancer.ipam.store import AddressStore
 
+logger = logging.getLogger(__name__)
+
+_TTL = 60
+"""Seconds for which resolvers may keep a host name, as those of AWS."""
+
 
 class ServiceDoors:
     """Acts for the runs of Services. Services that waited for a released address are requeued."""
 
-    def __init__(self, store: AddressStore, queue: Queue, clusters: Clusters, states: States) -> None:
+    def __init__(
+        self, store: AddressStore, queue: Queue, clusters: Clusters, states: States, nameserver: Nameserver
+    ) -> None:
         self._store = store
         self._queue = queue
         self._clusters = clusters
         self._states = states
+        self._nameserver = nameserver
 
     # Addresses.
 
@@ -80,6 +92,26 @@ class ServiceDoors:
         for ref in waiting:
             await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
 
+    # Host names.
+
+    async def publish(self, ref: ObjectRef, uid: str, name: str, records: Mapping[RecordType, str]) -> str:
+        """Let the name lead to these addresses. Returns its zone; empty if no zone of ours contains it."""
+        zone = self._nameserver.zone_around(name)
+        if zone:
+            owner = "/".join(("service", ref.cluster, ref.namespace, ref.name, uid))
+            for type_, address in records.items():
+                wanted = RecordSet(RecordKey(name, type_), _TTL, (address,))
+                await self._nameserver.replace(zone, wanted, resource=owner)
+        return zone
+
+    async def unpublish(self, zone: str, name: str, types: Iterable[RecordType]) -> None:
+        """Remove records of a name. If the name server refuses for good, they stay."""
+        try:
+            for type_ in types:
+                await self._nameserver.delete(zone, RecordKey(name, type_))
+        except PermanentError as error:
+            logger.warning("the name %s of a load balancer stays in zone %s: %s", name, zone, error)
+
     # The edge and the cluster.
 
     async def edge_state(self, ref: ObjectRef) -> dict[str, Any] | None:
@@ -87,9 +119,13 @@ class ServiceDoors:
         state = await self._states.get(ref)
         return state.model_dump(mode="json") if state else None
 
-    async def has_left(self, cluster: str) -> bool:
-        """Whether the cluster has left, whatever the bus may still hold of it."""
-        return self._clusters.has_left(cluster)
+    async def has_left(self, cluster: str) -> bool | dict[str, Any]:
+        """Whether the cluster has left, whatever the bus may still hold of it.
+
+        The answer for a member in a cloud is the facts of that, instead of False.
+        """
+        cloud = self._clusters.cloud(cluster)
+        return self._clusters.has_left(cluster) or (cloud.model_dump(mode="json") if cloud else False)
 
     async def is_gone(self, ref: ObjectRef) -> bool:
         """Whether the Service is really gone: the bus may only have forgotten it."""

@@ -13,6 +13,7 @@ from typing import Any
 from bus.messages import EventIntent, Reason, StatusIntent, Wish
 from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished
 from windowbox.errors import Missing, PermanentError
+from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef
@@ -21,10 +22,11 @@ from workers.core import clock
 from workers.core.reconcile import Request
 from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState
 from workers.loadbalancer.ipam.results import REBUILDING, REFUSED, AddressRequest
-from workers.loadbalancer.service import eventmessages, servicestatus
+from workers.loadbalancer.service import eventmessages, servicenames, servicestatus
 from workers.loadbalancer.service.servicedoors import ServiceDoors
+from workers.loadbalancer.service.servicenames import Names
 from workers.loadbalancer.service.servicestatus import Standing
-from workers.loadbalancer.spec import demands, fields, listeners, selection
+from workers.loadbalancer.spec import cloudterms, demands, fields, hostnames, listeners, selection
 from workers.loadbalancer.spec.demands import Demand
 from workers.loadbalancer.spec.selection import FINALIZER
 
@@ -43,6 +45,8 @@ class Seen:
     object: Object
     reported: StatusIntent | None
     now: datetime
+    cloud: CloudFacts | None = None
+    """The cloud of its cluster."""
 
     @property
     def ref(self) -> ObjectRef:
@@ -102,11 +106,13 @@ class ServiceReconciler:
         reported = await request.reports.last()
         # The bus may still hold Services of a cluster that has left.
         left = ref.cluster != RUNTIME and await call("left", ref.cluster, self._doors.has_left, ref.cluster)
-        found = None if left else await request.recorder.read(ref)
+        found = None if left is True else await request.recorder.read(ref)
         if found is None:
             return await self._forget(request, reported)
-        seen = Seen(request, found, reported, await clock.now(request.recorder))
-        ours = selection.is_ours(found, self._settings.classes) and not found.deleting
+        cloud = CloudFacts.model_validate(left) if left else None
+        seen = Seen(request, found, reported, await clock.now(request.recorder), cloud)
+        classes = (*self._settings.classes, *cloudterms.classes(cloud))
+        ours = selection.is_ours(found, classes) and not found.deleting
         try:
             if selection.needs_cleanup(found):
                 return await self._clean_up(seen)
@@ -133,7 +139,7 @@ class ServiceReconciler:
 
     async def _ensure(self, seen: Seen) -> Outcome:
         ref, wish, call = seen.ref, seen.request.wish, seen.request.recorder.call
-        demand = demands.demand_in(ref.cluster, seen.object, self._settings)
+        demand = demands.demand_in(ref.cluster, seen.object, self._settings, seen.cloud)
         if not demand.ports:
             # A Service that cannot be served must not hold up those behind it in the queue.
             await call("addresses", {"step back": str(ref)}, self._doors.step_back, ref)
@@ -144,6 +150,8 @@ class ServiceReconciler:
         # The finalizer comes before the allocation, so that a deletion cannot leak the address.
         version = await self._add_finalizer(seen)
         former = {"release others": str(ref)}
+        if seen.reported and not seen.last:
+            await self._remove_names(seen.request, servicenames.reported(seen.reported.memo))
         await call("addresses", former, self._doors.release_others, ref, demand.uid)
         asked = _address_request(seen, demand, version)
         given = await self._allocate(seen.request, asked)
@@ -189,6 +197,7 @@ class ServiceReconciler:
             **({"shown": list(asked.shown)} if asked.shown else {}),
             **({"content": True} if asked.content else {}),
             **({"avoid": list(asked.avoid)} if asked.avoid else {}),
+            **({"range": asked.range} if asked.range else {}),
         }
         act = self._doors.allocate
         return Given(**await request.recorder.call("addresses", {"take": fields}, act, asked, effect=True))
@@ -210,6 +219,9 @@ class ServiceReconciler:
             note=state.lacking,
             unreached=state.unreached,
         )
+        names = await self._publish(seen, demand if standing.serves else None, given)
+        hostname = _hostname(demand, given)
+        standing = replace(standing, hostname=hostname if hostname in names else "")
         # A Service that was drained before it served shows no address yet.
         status = servicestatus.waiting if demand.drained and not seen.addresses else servicestatus.patch
         patch = status(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
@@ -219,11 +231,16 @@ class ServiceReconciler:
             "backends": list(state.backends),
             "problems": dict(state.problems),
             "serves": standing.serves,
+            **({"names": names} if names else {}),
             **({"refused": refused} if refused else {}),
             **({"nodes refused": list(state.refused_nodes)} if state.refused_nodes else {}),
             **({"notice": given.notice} if given.notice else {}),
         }
+        if standing.serves and hostname and not standing.hostname:
+            memo["nameless"] = True
         events = _events(seen.memo, memo, demand, state)
+        if "nameless" in memo and "nameless" not in seen.memo:
+            events.append(eventmessages.no_zone(hostname))
         if state.refused_nodes and seen.memo.get("nodes refused") != memo["nodes refused"]:
             events.append(eventmessages.node_address_refused(state.refused_nodes))
         if given.notice and seen.memo.get("notice") != given.notice:
@@ -239,6 +256,30 @@ class ServiceReconciler:
             return Done(note or ("drained" if demand.drained else "ensured"), again)
         return Unfinished(note, again)
 
+    async def _publish(self, seen: Seen, serving: Demand | None, given: Given) -> Names:
+        """Let the host name of a Service that serves lead to its addresses. Returns all its names."""
+        before, found, call = servicenames.reported(seen.memo), Names(), seen.request.recorder.call
+        name = _hostname(serving, given) if serving else ""
+        if serving and name:
+            records = servicenames.records(given.addresses)
+            known = before.get(name)
+            if known is None or known["records"] != records or seen.request.wish.reason == Reason.START:
+                publish, args = {"publish": name, "records": records}, (seen.ref, serving.uid, name, records)
+                zone = await call("nameserver", publish, self._doors.publish, *args, effect=True)
+                known = {"zone": zone, "records": records} if zone else None
+            if known:
+                found[name] = known
+        former = servicenames.former(before, name, given.addresses)
+        await self._remove_names(seen.request, former.removed)
+        return found | former.kept
+
+    async def _remove_names(self, request: Request, names: Names) -> None:
+        for name, found in names.items():
+            zone, types = found["zone"], list(found["records"])
+            remove = {"unpublish": name, "types": types}
+            args = (zone, name, types)
+            await request.recorder.call("nameserver", remove, self._doors.unpublish, *args, effect=True)
+
     async def _report_waiting(self, seen: Seen, demand: Demand, note: str) -> Outcome:
         """Report why there is no load balancer yet. The status keeps its addresses."""
         standing = Standing(demand, {}, {}, waiting=True, backends=False, note=note)
@@ -247,7 +288,8 @@ class ServiceReconciler:
         events = [eventmessages.ensuring(), *eventmessages.refused(demand.refusals)]
         if note and note not in {refusal.note for refusal in demand.refusals}:
             events.append(eventmessages.sync_failed("ensure", note))
-        await self._report(seen, patch, {"waiting": note}, [] if seen.memo.get("waiting") == note else events)
+        memo = {"waiting": note, **({"names": names} if (names := servicenames.reported(seen.memo)) else {})}
+        await self._report(seen, patch, memo, [] if seen.memo.get("waiting") == note else events)
         return Unfinished(note)
 
     async def _report(
@@ -283,6 +325,7 @@ class ServiceReconciler:
         if await self._edge_state(seen.request) is not None:
             return Unfinished("waiting for the edge to release it")  # the edge requeues the Service
         had = await call("addresses", {"version": str(ref)}, self._doors.version, ref, uid)
+        await self._remove_names(seen.request, servicenames.reported(seen.memo))
         patch: dict[str, Any] = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
         await call("patch", patch, self._doors.patch, ref, patch, effect=True)
         events = [eventmessages.deleting(), eventmessages.deleted()] if had else [eventmessages.deleted()]
@@ -310,10 +353,18 @@ class ServiceReconciler:
             return Unfinished("not on the bus yet")  # the mirror announces it
         if await self._edge_state(request) is not None:
             return Unfinished("waiting for the edge to release it")
+        if reported:
+            await self._remove_names(request, servicenames.reported(reported.memo))
         await call("addresses", {"release": str(ref)}, self._doors.release, ref, effect=True)
         if reported and reported.patch:
             await request.reports.forget(reported.uid)
         return Ignored("gone")
+
+
+def _hostname(demand: Demand, given: Given) -> str:
+    """The host name in its cloud; empty if it has none."""
+    address = given.addresses.get("IPv4")
+    return hostnames.hostname(demand.hostname, address) if demand.hostname and address else ""
 
 
 def _address_request(seen: Seen, demand: Demand, version: str) -> AddressRequest:
@@ -330,6 +381,7 @@ def _address_request(seen: Seen, demand: Demand, version: str) -> AddressRequest
         shown=tuple(address for address in shown if address not in seen.said),
         version=version,
         content=demand.content,
+        range=demand.range,
     )
 
 

@@ -11,7 +11,7 @@ from windowbox.models.extensions import spelled
 from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Json, Object, mapping
 from workers.loadbalancer.service import eventmessages
-from workers.loadbalancer.spec import fields
+from workers.loadbalancer.spec import fields, hostnames
 from workers.loadbalancer.spec.demands import Demand
 
 Patch = dict[str, Any]
@@ -43,6 +43,8 @@ class Standing:
     """Why it does not serve, for people."""
     unreached: Mapping[Family, str] = field(default_factory=dict)
     """Families without a backend, though another family has one; and why."""
+    hostname: str = ""
+    """The name to show instead of addresses."""
 
     @property
     def serves(self) -> bool:
@@ -52,8 +54,12 @@ class Standing:
 
 def addresses(service: Object) -> tuple[str, ...]:
     """The addresses that its status shows."""
-    found = (fields.address(entry.get("ip")) for entry in _entries(service))
+    found = map(_address, _entries(service))
     return tuple(dict.fromkeys(address for address in found if address is not None))
+
+
+def _address(entry: Json) -> str | None:
+    return fields.address(entry.get("ip")) or hostnames.address_in(fields.text(entry.get("hostname")))
 
 
 def _entries(service: Object) -> list[Json]:
@@ -66,10 +72,11 @@ def patch(service: Object, standing: Standing, now: datetime, *, conditions: boo
     found: Patch = {}
     if standing.serves:
         errors = dict.fromkeys(standing.problems, "NotServed")
-        found = {"loadBalancer": {"ingress": ingress(standing.demand, standing.addresses, errors)}}
+        shown = ingress(standing.demand, standing.addresses, errors, standing.hostname)
+        found = {"loadBalancer": {"ingress": shown}}
     elif standing.addresses and (lost := set(addresses(service)) - set(standing.addresses.values())):
         # Another Service may have the lost addresses by now.
-        kept = [entry for entry in _entries(service) if fields.address(entry.get("ip")) not in lost]
+        kept = [entry for entry in _entries(service) if _address(entry) not in lost]
         found = {"loadBalancer": {"ingress": kept or None}}
     return found | waiting(service, standing, now, conditions=conditions)
 
@@ -115,7 +122,7 @@ def shown(service: Object, patch: Json) -> bool:
 
 
 def ingress(
-    demand: Demand, addresses: Mapping[Family, str], port_errors: Mapping[str, str]
+    demand: Demand, addresses: Mapping[Family, str], port_errors: Mapping[str, str], hostname: str = ""
 ) -> list[dict[str, Any]]:
     """`status.loadBalancer.ingress`; `port_errors` has a word for each `80/TCP` that is not served."""
     served = [(port.port, port.protocol, port_errors.get(port.place)) for port in demand.ports]
@@ -125,6 +132,8 @@ def ingress(
         {"port": port, "protocol": protocol} | ({"error": f"{_PREFIX}{error}"} if error else {})
         for port, protocol, error in [*served, *refused]
     ]
+    if hostname:
+        return [{"hostname": hostname, "ports": ports}]
     return [
         # Without ipMode, nodes would take a shortcut past us, and past the source ranges.
         {"ip": addresses[family], "ipMode": "Proxy", "ports": ports}

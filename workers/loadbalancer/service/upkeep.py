@@ -30,7 +30,7 @@ from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.index import Limit
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service.adoption import Adoption
-from workers.loadbalancer.spec import demands, selection
+from workers.loadbalancer.spec import cloudterms, demands, selection
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class Asking(NamedTuple):
 
     cluster: str
     families: tuple[Family, ...]
+    range: str = ""
 
 
 @dataclass(eq=False, repr=False)
@@ -74,11 +75,16 @@ class AddressUpkeep:
         changed, incomplete = asyncio.Event(), asyncio.Event()
 
         def asking(ref: ObjectRef, service: Object) -> Asking | None:
-            ours = selection.is_ours(service, self._settings.classes)
+            cloud = self._registry.cloud(ref.cluster)
+            ours = selection.is_ours(service, (*self._settings.classes, *cloudterms.classes(cloud)))
             if is_provider_cluster(ref.cluster) or service.deleting or not ours:
                 return None
-            offered = families_for(ref.cluster, self._settings.ranges)
-            return Asking(ref.cluster, demands.families(service.spec, offered))
+            balancer = cloudterms.balancer(service, cloud)
+            name = balancer.range if balancer else ""
+            offered = families_for(ref.cluster, self._settings.ranges, name)
+            asked = demands.families(service.spec, offered)
+            first = demands.primary(service.spec, asked)
+            return Asking(ref.cluster, cloudterms.families(balancer, asked, first), name)
 
         services = View(self._bus, SERVICES.id, asking, lambda found: found.cluster)
         waking = Waking(self._store, self._queue, services)
@@ -215,7 +221,8 @@ class Waking:
             if asking is None or self._store.waiter(ref) or (ref.cluster, None) in index.reached:
                 continue
             lacking = set(asking.families) - {family(address) for address in index.holdings.of(ref)}
-            if any(index.total(ref.cluster, of) and index.below_quota(ref.cluster, of) for of in lacking):
+            wanted = [(ref.cluster, of, asking.range) for of in lacking]
+            if any(index.total(*one) and index.below_quota(*one) for one in wanted):
                 found[ref] = None
                 if len(found) >= most:
                     break

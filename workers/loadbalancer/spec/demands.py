@@ -6,10 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import cast
 
+from clouds.frame.balancers import Balancer
+from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.loadbalancers import FAMILIES, KUBE_PROXY_PORT, Family, Protocol, family
 from windowbox.models.objects import Json, Object, mapping
 from windowbox.settings.lbsettings import LoadBalancerSettings, families_for, matches
-from workers.loadbalancer.spec import fields, options
+from workers.loadbalancer.spec import cloudterms, fields, options
 from workers.loadbalancer.spec.options import Options, Refusal
 
 MAX_PORTS = 250
@@ -59,6 +61,8 @@ class Demand(Options):
     affinity: bool
     content: bool = False
     """One family is better than none (PreferDualStack)."""
+    backends: Family | None = None
+    """The family of all backends; None: that of the address."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -66,22 +70,37 @@ class Demand(Options):
         return tuple(port.place for port in self.ports)
 
 
-def demand_in(cluster: str, service: Object, settings: LoadBalancerSettings) -> Demand:
-    """The demand of a Service of `cluster`."""
+def demand_in(
+    cluster: str, service: Object, settings: LoadBalancerSettings, facts: CloudFacts | None = None
+) -> Demand:
+    """The demand of a Service of `cluster`, which may be in a cloud."""
     direct = matches(cluster, settings.direct)
-    return demand(service, direct=direct, offered=families_for(cluster, settings.ranges))
+    cloud = cloudterms.balancer(service, facts)
+    offered = families_for(cluster, settings.ranges, cloud.range if cloud else "")
+    return demand(service, direct=direct, offered=offered, cloud=cloud)
 
 
-def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMILIES) -> Demand:
-    """The demand of `service`. With `direct`, its Pods can be reached without a node port.
+def demand(
+    service: Object,
+    *,
+    direct: bool,
+    offered: Collection[Family] = FAMILIES,
+    cloud: Balancer | None = None,
+) -> Demand:
+    """The demand of `service`, as `cloud` would serve it.
 
+    With `direct`, its Pods can be reached without a node port.
     PreferDualStack takes the families that are `offered`. An invalid value becomes a refusal: of its port, or
     of the whole Service if a guess would admit refused clients, or serve what was not asked for.
     """
     spec = service.spec
-    wanted = families(spec, offered)
+    asked = families(spec, offered)
+    first = primary(spec, asked)
+    wanted = cloudterms.families(cloud, asked, first)
     ports, refused = _ports(spec, direct=direct)
     given = options.options(service, wanted)
+    if cloud:
+        given = cloudterms.applied(given, cloud)
     ranges = len(given.allowed or ())
     too_many_rules = len(ports) * ranges > MAX_RULES
     if too_many_rules:
@@ -99,7 +118,8 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
         local=local,
         health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or KUBE_PROXY_PORT,
         affinity=spec.get("sessionAffinity") == "ClientIP",
-        content=spec.get("ipFamilyPolicy") == "PreferDualStack",
+        content=spec.get("ipFamilyPolicy") == "PreferDualStack" and wanted == asked,
+        backends=first if given.translates else None,
     )
 
 
@@ -112,6 +132,12 @@ def families(spec: Json, offered: Collection[Family] = FAMILIES) -> tuple[Family
     found = tuple(one for one in FAMILIES if one in named)
     content = spec.get("ipFamilyPolicy") == "PreferDualStack"
     return (content and tuple(one for one in found if one in offered)) or found
+
+
+def primary(spec: Json, asked: tuple[Family, ...]) -> Family:
+    """The one that the Service lists first, of the families that it asks for."""
+    named = fields.items(spec.get("ipFamilies"))
+    return asked[-1] if named[:1] == ["IPv6"] else asked[0]
 
 
 def _ports(spec: Json, *, direct: bool) -> tuple[tuple[Port, ...], list[Refusal]]:

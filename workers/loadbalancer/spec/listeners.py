@@ -6,13 +6,16 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from operator import attrgetter
+from typing import Any
 
 import orjson
 
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT, Family, Listener, family
 from workers.loadbalancer.spec.demands import Demand
 
-_NAMES = tuple(field.name for field in fields(Listener) if field.name != "node_port")
+_RARE = ("backends", "hairpin")
+"""Fields that are in a digest only if they are set, so that others keep their digests."""
+_NAMES = tuple(field.name for field in fields(Listener) if field.name not in ("node_port", *_RARE))
 """Fields of a digest. A node port is chosen by the API, and digests of 0.2.0 have none."""
 _VALUES = attrgetter(*_NAMES)  # not asdict, which copies each of up to 10,000 prefixes
 
@@ -44,6 +47,8 @@ def listeners(demand: Demand, addresses: Mapping[Family, str]) -> tuple[Listener
                     proxy_protocol=demand.proxy_protocol if tcp else None,
                     idle_timeout=demand.idle_timeout,
                     max_connections=demand.max_connections if tcp else None,
+                    backends=demand.backends,
+                    hairpin=() if of in demand.hairpin and tcp else None,
                 )
             )
     return tuple(found)
@@ -51,7 +56,11 @@ def listeners(demand: Demand, addresses: Mapping[Family, str]) -> tuple[Listener
 
 def digest(uid: str, listeners: Iterable[Listener]) -> str:
     """A hash of what a Service asks for: it changes with the Service alone, not with its endpoints."""
-    encoded = orjson.dumps(
-        [uid, [dict(zip(_NAMES, _VALUES(listener), strict=True)) for listener in listeners]]
-    )
+    encoded = orjson.dumps([uid, [_values(listener) for listener in listeners]])
     return hashlib.sha256(encoded).hexdigest()[:16]
+
+
+def _values(listener: Listener) -> dict[str, Any]:
+    found = dict(zip(_NAMES, _VALUES(listener), strict=True))
+    rare = {name: getattr(listener, name) for name in _RARE}
+    return found | {name: value for name, value in rare.items() if value is not None}

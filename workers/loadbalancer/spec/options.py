@@ -61,6 +61,14 @@ class Options:
     """Services of one cluster with the same word may share an address, if their ports differ."""
     drained: bool = False
     """No new connections for now; open ones go on."""
+    range: str = ""
+    """The name of the address range; empty: the usual one."""
+    hostname: str = ""
+    """The name in its status instead of addresses: see `clouds.frame.balancers.Balancer`."""
+    translates: bool = False
+    """Backends of the first family serve clients of both."""
+    hairpin: tuple[Family, ...] = ()
+    """The families of addresses over which a node that reaches itself gets no answer."""
     refusals: tuple[Refusal, ...] = ()
     fatal: bool = False
     """An invalid option forbids to serve anything."""

@@ -1,0 +1,1 @@
+"""What a cloud offers besides networks and machines: names, backups, volumes."""
