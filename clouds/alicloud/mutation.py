@@ -16,8 +16,6 @@ from windowbox.errors import Malformed
 _CONTROL_PLANE = "spec.provider.controlPlaneConfig"
 _TASKS = "shoot.gardener.cloud/tasks"
 _TASK = "deployInfrastructure"
-_CUSTOMERS_IMAGE = "m-"
-"""How the IDs of images begin that belong to a customer: the cloud itself is not asked."""
 
 
 def mutate(shoot: Json, old: Mapping[str, Any] | None, find: Lookup) -> None:
@@ -91,7 +89,7 @@ def _is_customers(image: Mapping[str, Any], shoot: Json, find: Lookup) -> bool:
         )
         raise Malformed(f"machine.image {name}@{version} {detail}")
     admission.credentials(given, find)
-    return found.startswith(_CUSTOMERS_IMAGE)
+    return profile.is_customers(found)
 
 
 def _keep_encryption(shoot: Json, old: Mapping[str, Any], find: Lookup) -> None:

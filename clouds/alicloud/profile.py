@@ -11,6 +11,7 @@ from clouds.frame.gardenobjects import ProfileSpec
 from clouds.frame.problems import Problem, required
 
 _CONFIG = "spec.providerConfig"
+_CUSTOMERS_IMAGE = "m-"
 
 
 def problems(profile: ProfileSpec) -> Iterator[Problem]:
@@ -30,3 +31,8 @@ def image_id(config: CloudProfileConfig, name: str, version: str, region: str) -
                 if each.name == region:
                     return each.id
     return None
+
+
+def is_customers(image: str) -> bool:
+    """Whether an image belongs to a customer, by its ID: the cloud itself is not asked."""
+    return image.startswith(_CUSTOMERS_IMAGE)

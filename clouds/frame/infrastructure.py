@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clouds.frame.gardenobjects import Networking, ProfileSpec
+from clouds.frame.gardenobjects import Networking, ProfileSpec, Worker
 from clouds.frame.inventory import CloudObject, Found, Reference
 from clouds.frame.problems import Problem, duplicate, invalid
 from windowbox.errors import Malformed
@@ -34,6 +34,10 @@ class Site:
     """What ids and status may contain of the cloud's Secret, such as a subscription."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """`status.state` of the last run, or of another seed: `data` of an InfrastructureState."""
+    status: Mapping[str, Any] = field(default_factory=dict)
+    """`status.providerStatus` of the last run."""
+    pools: Sequence[Worker] = ()
+    """Of the Shoot."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Of the Infrastructure."""
 

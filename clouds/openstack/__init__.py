@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from clouds.frame.cloud import Cloud
-from clouds.openstack import backup, dns, faults, mutation, network, profile, secret, shoot
+from clouds.openstack import backup, dns, existing, faults, mutation, network, profile, secret, shoot
 
 CLOUD = Cloud(
     type="openstack",
+    existing=existing.EXISTING,
     faults=faults.FAULTS,
     secret=secret.reason,
     account=secret.account,

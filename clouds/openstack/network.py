@@ -88,7 +88,7 @@ def _data(
         "FloatingNetworkName": pool,
         "Router": networks.router.id if networks.router else made("router"),
         "Network": network.id if network else made("network"),
-        "NetworkName": network.name if network else name,
+        "NetworkName": str(network.properties.get("name", "")) if network else name,
         "Subnet": made("subnet"),
         "SecurityGroup": made("security-group"),
         "SecurityGroupName": name,

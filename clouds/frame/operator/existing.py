@@ -16,6 +16,7 @@ Kinds = Mapping[str, Mapping[str, Form]]
 """The kinds of a cloud, each with its properties and their forms."""
 
 _LONGEST_ID, _LONGEST = 300, 1_000
+_NAME = re.compile(r"[a-z0-9-]+")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -33,6 +34,11 @@ def address(text: str) -> str:
         raise ValueError("an address such as 203.0.113.7") from error
 
 
+def addresses(text: str) -> list[str]:
+    """Addresses between commas; none if the text is empty."""
+    return [address(one) for one in text.split(",")] if text else []
+
+
 def truth(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError("true or false")
@@ -43,6 +49,13 @@ def text(text: str) -> str:
     if not text or len(text) > _LONGEST or _UNPRINTABLE.search(text):
         raise ValueError(f"a text of 1 to {_LONGEST} printable characters")
     return text
+
+
+def names(text: str) -> list[str]:
+    """Names between commas."""
+    if len(text) > _LONGEST or not all(_NAME.fullmatch(one) for one in text.split(",")):
+        raise ValueError("names with commas between them, such as eu-central-1a,eu-central-1b")
+    return text.split(",")
 
 
 def described(kinds: Kinds, kind: str, id_: str, given: Iterable[str], *, shared: bool) -> CloudObject:

@@ -24,6 +24,7 @@ from tests.support.cases import cases
 from windowbox.settings.bussettings import Access
 
 ACCOUNT, OTHER, SHOOT = "aws-012345678901", "gcp-012345678901", "shoot--garden--one"
+ALICLOUD, OPENSTACK = "alicloud-012345678901", "openstack-012345678901"
 VPC = CloudObject("vpc", "vpc-0123", "one", {"cidr": "10.0.0.0/16"})
 
 
@@ -104,6 +105,8 @@ def test_what_a_shoot_uses_alone_is_kept(alone: CommandLine, bus: str) -> None:
     ("bad-range", ("add", ACCOUNT, "vpc", "a", "--set", "cidr=10.0.0.1/16"), 1, "has to be a range such as"),
     ("bad-truth", ("add", ACCOUNT, "vpc", "a", "--set", "internetGateway=yes"), 1, "true or false"),
     ("bad-address", ("add", ACCOUNT, "elastic-ip", "a", "--set", "address=moon"), 1, "an address such as"),
+    ("bad-names", ("add", ALICLOUD, "natgw-zones", "a", "--set", "zones=a, b"), 1, "names with commas"),
+    ("bad-addresses", ("add", OPENSTACK, "router", "a", "--set", "externalFixedIPs=moon"), 1, "an address"),
     ("long-property", ("add", ACCOUNT, "vpc", "a", "--set", f"domainName={'x' * 2**20}"), 1, "1 to 1000 "),
     ("empty-id", ("add", ACCOUNT, "vpc", ""), 1, "1 to 300 printable characters"),
     ("long-id", ("add", ACCOUNT, "vpc", "x" * 301), 1, "1 to 300 printable characters"),

@@ -29,8 +29,8 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-CLOUDS = ("aws", "azure", "equinixmetal", "gcp", "openstack")
-STATES = {"equinixmetal": None}
+CLOUDS = ("alicloud", "aws", "azure", "equinixmetal", "gcp", "openstack")
+STATES = {"alicloud": "FlowState", "equinixmetal": None}
 """Kinds of states that are no InfrastructureState."""
 
 
@@ -97,6 +97,33 @@ async def test_an_elastic_ip_serves_one_shoot_until_that_is_gone(world: KindWorl
     await first.until_gone(INFRASTRUCTURES, "cloud")
     await second.ask(INFRASTRUCTURES, "cloud")
     await second.until_ready(INFRASTRUCTURES, "cloud")
+
+
+@rule("ALI-R3", "ALL-Z6")
+async def test_an_address_is_replaced_and_others_stay(world: KindWorld) -> None:
+    shoot = await cloud_shoot(world, "alicloud")
+    await infrastructure(shoot, "alicloud")
+    first = await shoot.until_ready(INFRASTRUCTURES, "cloud")
+    [image] = first.status["providerStatus"]["machineImages"]
+    assert image["id"] == "m-gw8gardenlinux15921"
+    zones = cloudshoots.example("alicloud")["Shoot"]["spec"]["provider"]["infrastructureConfig"]["networks"][
+        "zones"
+    ]
+    own = [{**zones[0], "natGateway": {"eipAllocationID": "eip-mine"}}, zones[1]]
+    await add(
+        world,
+        account("alicloud"),
+        {"kind": "eip", "id": "eip-mine", "properties": {"address": "198.51.100.8"}},
+    )
+
+    found = [first.status["egressCIDRs"]]
+    for given in (own, zones):
+        await shoot.ask(INFRASTRUCTURES, "cloud", spec={"providerConfig": {"networks": {"zones": given}}})
+        found.append((await shoot.until_ready(INFRASTRUCTURES, "cloud")).status["egressCIDRs"])
+
+    assert found[1] == ["198.51.100.8/32", found[0][1]]
+    assert found[2][0] not in (found[0][0], found[1][0])
+    assert found[2][1] == found[0][1]
 
 
 @rule("ALL-F5")

@@ -68,12 +68,13 @@ def _site(run: Run, cluster: Object, account: Account) -> Site:
         key = base64.b64decode(str(spec.get("sshPublicKey") or ""), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
         raise Malformed("spec.sshPublicKey is not base64 of a text: encode the public key") from error
+    of_shoot = parse(ShootSpec, shoot.get("spec"), "the Shoot in the Cluster")
     return Site(
         account=account.name,
         technical_id=shoot_of(run).technical_id,
         region=str(spec.get("region") or ""),
         config=spec.get("providerConfig"),
-        networking=parse(ShootSpec, shoot.get("spec"), "the Shoot in the Cluster").networking,
+        networking=of_shoot.networking,
         profile=parse(
             ProfileSpec,
             mapping(cluster.spec.get("cloudProfile")).get("spec"),
@@ -82,6 +83,8 @@ def _site(run: Run, cluster: Object, account: Account) -> Site:
         ssh_public_key=key,
         credentials=account.shown,
         state=mapping(run.object.status.get("state")),
+        status=mapping(run.object.status.get("providerStatus")),
+        pools=of_shoot.provider.workers,
         annotations={name: str(value) for name, value in run.object.annotations.items()},
     )
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from clouds import table
 from clouds.frame.infrastructure import NODE_PORTS, Plan, Subnet
 from clouds.frame.inventory import CloudObject
+from clouds.frame.operator.existing import described
 from tests.support.cases import cases
 from tests.support.cloudsites import planned, site
 from tests.support.rules import rule
@@ -27,7 +29,7 @@ OWN_ROUTER = {"networks/router": {"id": EXISTING}}
 
 
 def router(**properties: Any) -> CloudObject:
-    return CloudObject("router", EXISTING, "mine", properties)
+    return CloudObject("router", EXISTING, properties=properties)
 
 
 @rule("ALL-F4")
@@ -210,12 +212,19 @@ def test_a_router_without_external_address_is_refused(existing: list[CloudObject
         planned("openstack", OWN_ROUTER, *existing)
 
 
+def test_a_router_is_as_people_add_it() -> None:
+    given = ["externalFixedIPs=192.0.2.7,2001:db8::7"]
+    added = described(table.cloud("openstack").existing, "router", EXISTING, given, shared=False)
+
+    assert planned("openstack", OWN_ROUTER, added).egress == ("192.0.2.7/32", "2001:db8::7/128")
+
+
 def test_an_existing_network_gets_a_new_subnet() -> None:
     mine = {"networks/id": EXISTING}
 
     with pytest.raises(Malformed, match=r"networks.id: Not found: '7c6a1f0e.*no such network"):
         planned("openstack", mine)
-    found = planned("openstack", mine, CloudObject("network", EXISTING, "mine"))
+    found = planned("openstack", mine, CloudObject("network", EXISTING, properties={"name": "mine"}))
 
     networks = found.provider_status["networks"]
     assert (networks["id"], networks["name"]) == (EXISTING, "mine")

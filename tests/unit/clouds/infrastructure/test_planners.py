@@ -19,6 +19,12 @@ from tests.support.cases import cases
 from windowbox.errors import Malformed
 
 _RICH: dict[str, dict[str, Any]] = {
+    "alicloud": {
+        "networks/vpc": {"id": "vpc-1", "gardenerManagedNATGateway": True},
+        "networks/zones/0/natGateway": {"eipAllocationID": "eip-1"},
+        "networks/zones/0/worker": "10.250.0.0/19",
+        "networks/zones/0/workers": "10.250.64.0/19",
+    },
     "aws": {
         "networks/vpc": {"id": "vpc-1", "gatewayEndpoints": ["s3"]},
         "networks/zones/0/elasticIPAllocationID": "eipalloc-1",
@@ -43,6 +49,12 @@ _RICH: dict[str, dict[str, Any]] = {
             "endpointIndependentMapping": {"enabled": True},
         },
         "networks/flowLogs": {"flowSampling": 0.5},
+    },
+    "openstack": {
+        "floatingPoolName": "fp-mine",
+        "networks/id": "7c6a1f0e-5b0a-4a57-9a3c-1e1b7a3b6a55",
+        "networks/router": {"id": "router"},
+        "networks/shareNetwork": {"enabled": True},
     },
 }
 """Changes of the example's config in which as many fields as possible are set."""
