@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.alicloud import backup, dns, existing, faults, mutation, network, profile, secret, shoot
+from clouds.alicloud import existing, faults, mutation, network, profile, secret, services, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -15,6 +15,7 @@ CLOUD = Cloud(
     shoot=shoot.problems,
     profile=profile.problems,
     mutate=mutation.mutate,
-    dns=dns.DNS,
-    backups=backup.BACKUPS,
+    dns=services.DNS,
+    backups=services.BACKUPS,
+    volumes=services.volumes,
 )

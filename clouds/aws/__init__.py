@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.aws import backup, dns, existing, faults, mutation, network, profile, secret, shoot
+from clouds.aws import existing, faults, mutation, network, profile, secret, services, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -16,6 +16,7 @@ CLOUD = Cloud(
     mutate=mutation.mutate,
     account=secret.account,
     infrastructure=network.PLANNER,
-    dns=dns.DNS,
-    backups=backup.BACKUPS,
+    dns=services.DNS,
+    backups=services.BACKUPS,
+    volumes=services.volumes,
 )

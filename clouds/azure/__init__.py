@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.azure import backup, dns, existing, faults, mutation, network, profile, secret, shoot
+from clouds.azure import existing, faults, mutation, network, profile, secret, services, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -15,7 +15,8 @@ CLOUD = Cloud(
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,
     mutate=mutation.mutate,
-    dns=dns.DNS,
+    dns=services.DNS,
     infrastructure=network.PLANNER,
-    backups=backup.BACKUPS,
+    backups=services.BACKUPS,
+    volumes=services.volumes,
 )

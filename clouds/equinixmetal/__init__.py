@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.equinixmetal import checks, faults, sshkey
+from clouds.equinixmetal import checks, faults, services, sshkey
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -14,4 +14,5 @@ CLOUD = Cloud(
     unused_profile=checks.unused_problems,
     account=checks.account,
     infrastructure=sshkey.PLANNER,
+    volumes=services.volumes,
 )

@@ -15,6 +15,7 @@ from clouds.frame.operator.faults import Faults
 from clouds.frame.problems import Problem
 from clouds.frame.services.backups import Backups
 from clouds.frame.services.dns import Dns
+from clouds.frame.services.volumes import StorageSite, Volumes
 from windowbox.errors import Malformed
 from windowbox.models.objects import mapping
 
@@ -102,3 +103,5 @@ class Cloud:
     dns: Dns | None = None
     existing: Kinds = field(default_factory=dict)
     backups: Backups | None = None
+    volumes: Callable[[StorageSite], Volumes] | None = None
+    """The storage classes of a Shoot. Malformed if a config cannot be read."""

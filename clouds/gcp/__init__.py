@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clouds.frame import networkconfig
 from clouds.frame.cloud import Cloud
-from clouds.gcp import backup, dns, existing, faults, network, profile, secret, shoot
+from clouds.gcp import backup, existing, faults, network, profile, secret, services, shoot
 
 CLOUD = Cloud(
     type="gcp",
@@ -17,7 +17,8 @@ CLOUD = Cloud(
     namespaced_profile=profile.namespaced_problems,
     seed=backup.seed_problems,
     mutate=networkconfig.without_overlay(snat=True),
-    dns=dns.DNS,
+    dns=services.DNS,
     infrastructure=network.PLANNER,
     backups=backup.BACKUPS,
+    volumes=services.volumes,
 )

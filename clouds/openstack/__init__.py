@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clouds.frame.cloud import Cloud
-from clouds.openstack import backup, dns, existing, faults, mutation, network, profile, secret, shoot
+from clouds.openstack import existing, faults, mutation, network, profile, secret, services, shoot
 
 CLOUD = Cloud(
     type="openstack",
@@ -16,6 +16,7 @@ CLOUD = Cloud(
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,
     mutate=mutation.mutate,
-    dns=dns.DNS,
-    backups=backup.BACKUPS,
+    dns=services.DNS,
+    backups=services.BACKUPS,
+    volumes=services.volumes,
 )

@@ -1,7 +1,0 @@
-"""Buckets of S3."""
-
-from __future__ import annotations
-
-from clouds.frame.services.backups import Backups
-
-BACKUPS = Backups(for_etcd=lambda region: {"region": region})
