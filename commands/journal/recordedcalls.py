@@ -63,10 +63,8 @@ def _text(call: Call) -> str:
             return f"edge: as of {state.get('since', '')[11:23]}, backends {backends}" + (
                 "; " + "; ".join(f"{place}: {why}" for place, why in problems) if problems else ""
             )
-        case "cloud", {"account": str(account)}, None:
-            return f"cloud {account.rpartition('-')[0]}"
-        case "cloud" | "account", _, _:
-            return ""
+        case "cloud" | "account" | "inventory", _, _:
+            return _of_cloud(call)
         case "gone", _, answer:
             return "API: is gone" if answer else "API: is still there"
         case "remind", _, _:
@@ -76,6 +74,20 @@ def _text(call: Call) -> str:
     if (found := ownedobjects.summary(call)) is not None:
         return found
     return f"{call.door}: {short(call.request)}" if call.request is not None else ""
+
+
+def _of_cloud(call: Call) -> str:
+    match call.door, call.request, call.answer:
+        case "cloud", {"account": str(account)}, None:  # it has failed
+            return f"cloud {account.rpartition('-')[0]}"
+        case "inventory", {"read": str(key)}, None if key.startswith("existing."):
+            return f"inventory: has no {key}"
+        case "inventory", {"write": str(key), "content": content}, True:
+            done = "removed" if content is None else f"objects: {len(content.get('objects') or ())}"
+            return f"inventory: {key} {done}"
+        case "inventory", {"use": str(key), "by": str(by)}, True:
+            return f"inventory: {key} {'used by ' + by if by else 'free'}"
+    return ""
 
 
 def _status(patch: dict[str, Any]) -> str:

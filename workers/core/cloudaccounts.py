@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from bus import streams
+from bus import streams, subjects
 from bus.clusters.clusters import Clusters
+from bus.transport import buckets, consumers
 from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus
 from clouds.frame import inventory
@@ -17,9 +18,10 @@ from clouds.frame.inventory import CloudObject, Found, Reference
 from windowbox.clients.kubernetes.apiresponses import UNAUTHENTICATED
 from windowbox.errors import Conflict, Malformed, Missing, PermanentError
 from windowbox.models.objects import from_base64, mapping
-from windowbox.models.refs import SECRETS
+from windowbox.models.refs import SECRETS, ObjectRef
 from workers.core.cloudfaults import CloudFaults
 from workers.core.lifecycle.actuators import Run
+from workers.core.recorder import Calls, Unrecorded
 
 Json = dict[str, Any]
 
@@ -32,6 +34,13 @@ class Account(NamedTuple):
     """What ids and statuses of the cloud show of its credentials."""
 
 
+class Maker(NamedTuple):
+    """The Infrastructure that has made the objects of a Shoot."""
+
+    ref: ObjectRef
+    uid: str
+
+
 class Estate(NamedTuple):
     """What the inventory has of one Shoot."""
 
@@ -39,12 +48,15 @@ class Estate(NamedTuple):
     uses: list[tuple[str, str]]
     """Kinds and ids of existing objects that it may have claimed."""
     account: str
+    made_by: Maker | None = None
+    """None while no seed has the Shoot."""
 
 
 class CloudAccounts:
     """Accounts of clouds. All requests are recorded, and none has anything of a Secret."""
 
     def __init__(self, bus: Bus, clusters: Clusters) -> None:
+        self._bus = bus
         self._bucket = Bucket(bus, streams.CLOUDS)
         self._clusters = clusters
         self._faults = CloudFaults(bus)
@@ -97,7 +109,7 @@ class CloudAccounts:
 
     async def estate(self, run: Run, owner: str) -> Estate | None:
         """What the inventory has of a Shoot; None if nothing."""
-        found = await self._read(run, _of_shoot(owner))
+        found = await self._read(run.recorder, _of_shoot(owner))
         return None if found is None else _estate(found)
 
     async def existing(self, run: Run, account: str, references: Collection[Reference]) -> Found:
@@ -109,7 +121,7 @@ class CloudAccounts:
             )
         found = {}
         for one in references:
-            if content := await self._read(run, _existing(account, one.kind, one.id)):
+            if content := await self._read(run.recorder, _existing(account, one.kind, one.id)):
                 found[one.kind, one.id] = inventory.decoded([content])[0]
         return found
 
@@ -122,18 +134,22 @@ class CloudAccounts:
         former = before.uses if before else []
         if before and before.account != account:  # the credentials are others
             for kind, id_ in former:
-                await self._release(run, before.account, kind, id_, owner)
+                await self._release(run.recorder, before.account, kind, id_, owner)
             former = []
         left = [one for one in former if one not in wanted]
-        content = {"account": account, "objects": inventory.encoded(objects)}
+        content = {
+            "account": account,
+            "objects": inventory.encoded(objects),
+            "made_by": [subjects.key(run.ref), run.object.uid],
+        }
         # What is claimed is listed before, and what is listed is released: a run may end at any point.
-        await self._write(run, _of_shoot(owner), content | {"uses": [*wanted, *left]})
+        await self._write(run.recorder, _of_shoot(owner), content | {"uses": [*wanted, *left]})
         for kind, id_ in wanted:
-            await self._claim(run, account, kind, id_, owner)
+            await self._claim(run.recorder, account, kind, id_, owner)
         for kind, id_ in left:
-            await self._release(run, account, kind, id_, owner)
+            await self._release(run.recorder, account, kind, id_, owner)
         if left:
-            await self._write(run, _of_shoot(owner), content | {"uses": wanted})
+            await self._write(run.recorder, _of_shoot(owner), content | {"uses": wanted})
 
     async def drop(self, run: Run, owner: str) -> None:
         """Remove all objects of a Shoot, and release those that it used."""
@@ -142,24 +158,45 @@ class CloudAccounts:
             return
         await self.check(run, before.account, "infrastructure")
         for kind, id_ in before.uses:
-            await self._release(run, before.account, kind, id_, owner)
-        await self._write(run, _of_shoot(owner), None)
+            await self._release(run.recorder, before.account, kind, id_, owner)
+        await self._write(run.recorder, _of_shoot(owner), None)
 
-    async def _claim(self, run: Run, account: str, kind: str, id_: str, owner: str) -> None:
+    async def leave(self, run: Run, owner: str) -> None:
+        """Keep the objects of a Shoot that another seed takes over."""
+        if (found := await self._read(run.recorder, _of_shoot(owner))) is not None:
+            await self._write(run.recorder, _of_shoot(owner), found | {"made_by": None})
+
+    async def estates(self) -> AsyncIterator[tuple[str, Estate]]:
+        """What the inventory has of each Shoot, by its technical id."""
+        prefix = subjects.entry(streams.CLOUDS, "shoots.")
+        async for stored in consumers.snapshot(self._bus, f"KV_{streams.CLOUDS}", [f"{prefix}*"]):
+            if not buckets.gone(stored):
+                yield stored.subject.removeprefix(prefix), _estate(json.loads(stored.data))
+
+    async def clean_up(self, owner: str, made_by: Maker) -> None:
+        """Drop what a vanished Infrastructure has left. Conflict if another one takes it over meanwhile."""
+        entry = await self._bucket.get(_of_shoot(owner))
+        found = _estate(json.loads(entry.value)) if entry.value else None
+        if found and found.made_by == made_by:
+            for kind, id_ in found.uses:
+                await self._release(Unrecorded(), found.account, kind, id_, owner)
+            await self._bucket.delete(_of_shoot(owner), entry.sequence)
+
+    async def _claim(self, calls: Calls, account: str, kind: str, id_: str, owner: str) -> None:
         def user(found: CloudObject | None) -> str:
             if found is None or (not found.shared and found.used_by not in ("", owner)):
                 raise Conflict(f"{kind} {id_!r:.80} was claimed or removed meanwhile")
             return "" if found.shared else owner
 
-        await self._use(run, _existing(account, kind, id_), owner, user)
+        await self._use(calls, _existing(account, kind, id_), owner, user)
 
-    async def _release(self, run: Run, account: str, kind: str, id_: str, owner: str) -> None:
+    async def _release(self, calls: Calls, account: str, kind: str, id_: str, owner: str) -> None:
         def user(found: CloudObject | None) -> str:
             return "" if found is None or found.used_by == owner else found.used_by
 
-        await self._use(run, _existing(account, kind, id_), "", user)
+        await self._use(calls, _existing(account, kind, id_), "", user)
 
-    async def _use(self, run: Run, key: str, by: str, user: Callable[[CloudObject | None], str]) -> None:
+    async def _use(self, calls: Calls, key: str, by: str, user: Callable[[CloudObject | None], str]) -> None:
         """Write who uses an existing object alone. Conflict if somebody else writes it at the same time."""
 
         async def use() -> bool:
@@ -172,17 +209,17 @@ class CloudAccounts:
             await self._bucket.put(key, json.dumps(content, sort_keys=True).encode(), entry.sequence)
             return True
 
-        await run.recorder.call("inventory", {"use": key, "by": by}, use, effect=True)
+        await calls.call("inventory", {"use": key, "by": by}, use, effect=True)
 
-    async def _read(self, run: Run, key: str) -> Json | None:
+    async def _read(self, calls: Calls, key: str) -> Json | None:
         async def read() -> Json | None:
             value = (await self._bucket.get(key)).value
             return None if value is None else mapping(json.loads(value))  # type: ignore[return-value]
 
-        found: Json | None = await run.recorder.call("inventory", {"read": key}, read)
+        found: Json | None = await calls.call("inventory", {"read": key}, read)
         return found
 
-    async def _write(self, run: Run, key: str, content: Json | None) -> None:
+    async def _write(self, calls: Calls, key: str, content: Json | None) -> None:
         """Write an entry; None removes it. Nothing is written if it is there already."""
 
         async def write() -> bool:
@@ -196,7 +233,7 @@ class CloudAccounts:
                 await self._bucket.put(key, value, entry.sequence)
             return True
 
-        await run.recorder.call("inventory", {"write": key, "content": content}, write, effect=True)
+        await calls.call("inventory", {"write": key, "content": content}, write, effect=True)
 
 
 def _of_shoot(owner: str) -> str:
@@ -209,4 +246,6 @@ def _existing(account: str, kind: str, id_: str) -> str:
 
 def _estate(content: Json) -> Estate:
     uses = [(str(one[0]), str(one[1])) for one in content.get("uses") or []]
-    return Estate(inventory.decoded(content.get("objects")), uses, str(content.get("account")))
+    objects, made_by = inventory.decoded(content.get("objects")), content.get("made_by")
+    maker = Maker(subjects.ref(str(made_by[0])), str(made_by[1])) if made_by else None
+    return Estate(objects, uses, str(content.get("account")), maker)

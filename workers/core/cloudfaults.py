@@ -13,7 +13,7 @@ from clouds import table
 from clouds.frame import inventory
 from clouds.frame.operator import faults
 from windowbox.errors import Unreachable
-from workers.core.recorder import Recorder
+from workers.core.recorder import Calls
 
 _ATTEMPTS = 100
 
@@ -26,13 +26,13 @@ class CloudFaults:
         self._counting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Runs of this process count one after another; those of others meet at the sequence."""
 
-    async def check(self, recorder: Recorder, account: str, part: str, owner: str) -> None:
+    async def check(self, calls: Calls, account: str, part: str, owner: str) -> None:
         """Make a call to the cloud: an error of the cloud if a fault is set for it.
 
         `part` is one of `faults.PARTS`, and `owner` the technical id of the Shoot for which the call is made.
         """
         request = {"account": account, "call": part, "shoot": owner}
-        await recorder.call("cloud", request, self._play, account, part, owner, effect=True)
+        await calls.call("cloud", request, self._play, account, part, owner, effect=True)
 
     async def _play(self, account: str, part: str, owner: str) -> bool:
         key = inventory.key("faults", account)

@@ -23,11 +23,8 @@ _NUMBERS = itertools.count(1)
 Json = Any
 
 
-class Recorder(Protocol):
-    """Outside calls of one run: live, or answered from a recording."""
-
-    async def read(self, ref: ObjectRef) -> Object | None:
-        """The object from the bus; None if it is gone."""
+class Calls(Protocol):
+    """What makes outside calls."""
 
     async def call(
         self, door: str, request: Json, act: Callable[..., Awaitable[Json]], *args: Any, effect: bool = False
@@ -36,6 +33,13 @@ class Recorder(Protocol):
 
         With `effect`, the call changes the world.
         """
+
+
+class Recorder(Calls, Protocol):
+    """Outside calls of one run: live, or answered from a recording."""
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        """The object from the bus; None if it is gone."""
 
     def wrote(self, ref: ObjectRef, version: str) -> None:
         """Note the version that a call of this run has written: its event requeues nothing."""
@@ -69,6 +73,15 @@ def error_record(error: BaseException) -> dict[str, Any]:
         "codes": errors.codes(error),
         "retry_after": getattr(error, "retry_after", None),
     }
+
+
+class Unrecorded:
+    """Makes calls outside of runs, which nobody replays."""
+
+    async def call(
+        self, door: str, request: Json, act: Callable[..., Awaitable[Json]], *args: Any, effect: bool = False
+    ) -> Json:
+        return await act(*args)
 
 
 @dataclass

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from bus import streams
-from bus.transport.buckets import Bucket
-from bus.transport.connection import connected
-from clouds import table
-from clouds.frame import inventory
-from clouds.frame.operator.faults import SetFault, encoded
 from tests.support import cloudshoots
 from tests.support.cases import cases
+from tests.support.cloudinventory import account, add, stored
 from tests.support.cloudshoots import cloud_shoot, infrastructure
 from tests.support.kindworld import CLOUDPROVIDER, KindWorld
 from tests.support.rules import rule
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, NETWORK_POLICIES
-from windowbox.settings.bussettings import Access
 from windowbox.settings.kindsettings import KindSettings
 
 pytestmark = [
@@ -32,26 +24,6 @@ pytestmark = [
 CLOUDS = ("alicloud", "aws", "azure", "equinixmetal", "gcp", "openstack")
 STATES = {"alicloud": "FlowState", "equinixmetal": None}
 """Kinds of states that are no InfrastructureState."""
-
-
-async def stored(world: KindWorld, *key: str) -> dict[str, Any] | None:
-    async with connected(Access(world.nats.url, name="test")) as bus:
-        value = (await Bucket(bus, streams.CLOUDS).get(inventory.key(*key))).value
-    return None if value is None else json.loads(value)
-
-
-async def add(world: KindWorld, of: str, one: dict[str, Any]) -> None:
-    """An object that exists without a Shoot."""
-    async with connected(Access(world.nats.url, name="test")) as bus:
-        key = inventory.key("existing", of, one["kind"], one["id"])
-        await Bucket(bus, streams.CLOUDS).put(key, json.dumps(one).encode(), None)
-
-
-async def fail(world: KindWorld, *faults: SetFault) -> None:
-    """Set faults for the account of the examples."""
-    async with connected(Access(world.nats.url, name="test")) as bus:
-        bucket, key = Bucket(bus, streams.CLOUDS), inventory.key("faults", account("aws"))
-        await bucket.put(key, encoded(list(faults)) or b"", None)
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
@@ -203,30 +175,3 @@ async def test_a_cloud_that_is_too_large_is_refused_before_anything_is_made(
     assert error in failed.status["lastError"]["description"]
     assert await world.client("").get(NAMESPACES, f"infra-{shoot.namespace}") is None
     assert await stored(world, "shoots", shoot.namespace) is None
-
-
-async def test_a_fault_hits_as_many_calls_as_asked_and_nothing_is_lost(world: KindWorld) -> None:
-    shoot, other = [await cloud_shoot(world, "aws") for _ in range(2)]
-    since = datetime.now(UTC)
-    await fail(world, SetFault("quota", on="infrastructure", shoot=shoot.namespace, times=3))
-    await infrastructure(shoot, "aws")
-    await infrastructure(other, "aws")
-    for one in (shoot, other):
-        ready = await one.until_ready(INFRASTRUCTURES, "cloud")
-        assert "lastError" not in ready.status
-    runs = (await world.recorded(since, "infrastructure")).runs
-    calls = [call for run in runs for call in run.calls]
-    met = [call for call in calls if call.door == "cloud" and call.error]
-    assert [call.request["shoot"] for call in met] == [shoot.namespace] * 3
-    errors = [call.request["patch"].get("lastError") for call in calls if call.door == "report"]
-    codes = {tuple(one["codes"]) for one in errors if one}
-    assert codes == {("ERR_INFRA_QUOTA_EXCEEDED",)}
-    assert await stored(world, "faults", account("aws")) is None
-
-
-def account(cloud: str) -> str:
-    """The account of the example's credentials."""
-    found = table.cloud(cloud)
-    assert found.account
-    data = {name: base64.b64decode(one) for name, one in cloudshoots.example(cloud)["Secret"]["data"].items()}
-    return inventory.account_name(cloud, found.account(data).identity)

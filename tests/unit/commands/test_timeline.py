@@ -223,6 +223,42 @@ SERVED = {"loadBalancer": {"ingress": [{"ip": "127.0.1.2", "ports": [{"port": 80
     ),
     ("nothing-back", Call(door="addresses", request={"release": "web"}, answer=[]), []),
     ("as-ever", Call(door="addresses", request={"version": "web"}, answer="7"), []),
+    (
+        "fault-of-a-cloud",
+        Call(
+            door="cloud",
+            request={"account": "aws-012345678901", "call": "machines", "shoot": "one"},
+            error={"type": "TransientError", "message": "DependencyViolation: … (played)"},
+            effect=True,
+        ),
+        ["cloud aws ✗ TransientError: DependencyViolation: … (played)"],
+    ),
+    ("call-to-a-cloud", Call(door="cloud", request={"account": "aws-1"}, answer=False), []),
+    (
+        "inventory-written",
+        Call(door="inventory", request={"write": "shoots.one", "content": {"objects": [{}]}}, answer=True),
+        ["inventory: shoots.one objects: 1"],
+    ),
+    (
+        "inventory-claimed",
+        Call(door="inventory", request={"use": "existing.aws-1.vpc.a", "by": "one"}, answer=True),
+        ["inventory: existing.aws-1.vpc.a used by one"],
+    ),
+    (
+        "inventory-removed",
+        Call(door="inventory", request={"write": "shoots.one", "content": None}, answer=True),
+        ["inventory: shoots.one removed"],
+    ),
+    (
+        "inventory-as-ever",
+        Call(door="inventory", request={"write": "shoots.one", "content": {}}, answer=False),
+        [],
+    ),
+    (
+        "inventory-lacks",
+        Call(door="inventory", request={"read": "existing.aws-1.vpc.a"}),
+        ["inventory: has no existing.aws-1.vpc.a"],
+    ),
     ("no-edge", Call(door="edge", request=None), ["edge: does not carry it yet"]),
     ("edge", Call(door="edge", request=None, answer=EDGE), ["edge: as of 10:15:31.123, backends a, b"]),
     (

@@ -54,6 +54,9 @@ class CloudInfrastructures:
     async def keep(self, run: Run, account: str, plan: Plan) -> None:
         await self._accounts.keep(run, account, shoot_of(run).technical_id, plan.objects, plan.uses)
 
+    async def leave(self, run: Run) -> None:
+        await self._accounts.leave(run, shoot_of(run).technical_id)
+
     async def drop(self, run: Run) -> None:
         await self._accounts.drop(run, shoot_of(run).technical_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -15,6 +16,7 @@ from workers.core.cloudaccounts import CloudAccounts
 from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import marks, ownerindex
+from workers.core.owned.cloudorphans import CloudOrphans
 from workers.core.owned.manifests import Manifest
 from workers.core.owned.ownedorphans import OwnedOrphans
 from workers.core.owned.ownerindex import OwnerIndex, infrastructure_namespace
@@ -143,9 +145,14 @@ class InfrastructureActuator(Actuator):
             logger.warning("%s: objects that cannot be deleted are left behind: %s", run.ref, error)
 
     async def migrate(self, run: Run) -> None:
-        """Remove the mark: the namespace has no owner until the next seed sets its own, and has to stay."""
+        """Remove the mark: the namespace has no owner until the next seed sets its own, and has to stay.
+
+        So have the objects in the inventory of a cloud.
+        """
         namespace = ownerindex.infrastructure_namespace(shoot_of(run).technical_id)
         try:
+            if is_of_cloud(run.object):
+                await self._clouds.leave(run)
             async with self._provider(run) as target:
                 found = await target.live(NAMESPACES, "", namespace)
                 if found is None or marks.ANNOTATION not in found.annotations:
@@ -205,14 +212,24 @@ def serving(common: Common, row: Served) -> Serving:
                 yield from owner_index.of_machine_namespace(ref.namespace)
 
     orphans = OwnedOrphans(common.bus, common.clusters, common.targets)
-    clouds = CloudInfrastructures(
-        common.targets, CloudAccounts(common.bus, common.clusters), common.kinds.clouds
-    )
+    accounts = CloudAccounts(common.bus, common.clusters)
+    in_clouds = CloudOrphans(common.bus, common.clusters, accounts)
+
+    async def clean_up() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(orphans.run())
+            if common.kinds.clouds.types:
+                group.create_task(in_clouds.run())
+
     return Serving(
         KIND,
-        InfrastructureActuator(common.targets, common.kinds.infrastructure, clouds),
+        InfrastructureActuator(
+            common.targets,
+            common.kinds.infrastructure,
+            CloudInfrastructures(common.targets, accounts, common.kinds.clouds),
+        ),
         owners=owners,
         known=owner_index.complete,
         tasks={"owner index": owner_index.run},
-        leased={f"drift.{KIND.pool}": orphans.run},
+        leased={f"drift.{KIND.pool}": clean_up},
     )
