@@ -122,6 +122,34 @@ def test_an_empty_list_of_ranges_allows_no_client() -> None:
     assert one.allowed == ()
 
 
+@cases(
+    "allowed nodes",
+    ("AWS-X5-any", None, ("10.0.0.1", "10.0.0.2")),
+    ("AWS-X5-some", ("10.0.0.2/32", "10.0.9.0/24"), ("10.0.0.2",)),
+    ("AWS-X5-network", ("10.0.0.0/24", "10.0.0.0/28"), ("10.0.0.1", "10.0.0.2")),
+    ("AWS-X5-none", (), ()),
+)
+def test_nodes_outside_the_ranges_stay_outside(
+    allowed: tuple[str, ...] | None, nodes: tuple[str, ...]
+) -> None:
+    """Envoy serves a client by the list with its longest prefix: that of the nodes."""
+    asked = replace(demand(service(ports=[HTTP, DNS]), direct=False), allowed=allowed, hairpin=("IPv4",))
+    tcp, udp = endpoints.load_balancer(REF, asked, V4, ClusterNodes(NODES, checked=False)).listeners
+    assert (tcp.hairpin, udp.hairpin) == (nodes, None)
+
+
+@rule("AWS-X1")
+def test_backends_of_one_family_serve_both() -> None:
+    asked = replace(demand(service(), direct=False), families=("IPv4", "IPv6"), backends="IPv4")
+    found = endpoints.load_balancer(REF, asked, DUAL, ClusterNodes(NODES, checked=False))
+    names = {one.address: {node.name for node in found.targets_of(one)} for one in found.listeners}
+    assert names == {address: {"node-1", "node-2"} for address in DUAL.values()}
+    slices = (pods("10.0.1.7"), pods("fd00:1::7", family="IPv6"))
+    asked = replace(demand(service(), direct=True), families=("IPv4", "IPv6"), backends="IPv4", ports=(BARE,))
+    found = endpoints.load_balancer(REF, asked, DUAL, ClusterNodes(NODES, checked=False), slices)
+    assert [[pod.address for pod in one.endpoints] for one in found.listeners] == [["10.0.1.7"]] * 2
+
+
 def test_options_reach_the_listeners_that_know_them() -> None:
     annotations = {
         "loadbalancer.windowbox/proxy-protocol": "v2",

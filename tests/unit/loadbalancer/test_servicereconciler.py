@@ -15,15 +15,18 @@ from tests.support.cases import cases
 from tests.support.lbobjects import service
 from tests.support.rules import rule
 from windowbox.errors import Forbidden, Missing, Refused, Unreachable, WindowboxError
+from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.rights.rbac import RULES
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.core.reconcile import Request, reconcile
 from workers.core.reports import Reports
+from workers.loadbalancer.edgestate import EdgeState
 from workers.loadbalancer.ipam.results import REBUILDING
 from workers.loadbalancer.service.servicedoors import ServiceDoors
 from workers.loadbalancer.service.servicereconciler import ServiceReconciler
+from workers.loadbalancer.spec import demands, listeners
 from workers.loadbalancer.spec.selection import FINALIZER
 
 T = TypeVar("T")
@@ -155,6 +158,54 @@ async def test_a_service_already_gone_is_no_error(services: ServiceReconciler) -
     world = World(LEFT, {"patch": Missing("default/web is gone")})
     outcome = await run(services, Wish(reason=Reason.EVENT), world)
     assert (outcome.requeue, world.events) == (None, [])
+
+
+@dataclass
+class OnAws(World):
+    """A Service in a cloud that shows host names, which the edge serves."""
+
+    zone: str = ""
+    """The zone of the name; empty if we have none."""
+
+    async def call(
+        self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
+    ) -> Any:
+        match door:
+            case "left":
+                return CLOUD.model_dump(mode="json")
+            case "addresses" if "take" in request:
+                return {"addresses": {"IPv4": "10.0.0.17"}}
+            case "edge":
+                asked = demands.demand_in(ELSEWHERE.cluster, self.found, LoadBalancerSettings(), CLOUD)
+                digest = listeners.digest(asked.uid, listeners.listeners(asked, {"IPv4": "10.0.0.17"}))
+                state = EdgeState(uid=asked.uid, digest=digest, since="", backends=("node-1",))
+                return state.model_dump(mode="json")
+            case "nameserver":
+                self.said.append((door, request))
+                return self.zone
+            case _:
+                return await super().call(door, request, act, *args, effect=effect)
+
+
+CLOUD = CloudFacts(type="aws", region="eu-central-1")
+ELSEWHERE = WEB._replace(cluster="shoot")
+
+
+@pytest.mark.parametrize("zone", ["amazonaws.com", ""])
+async def test_a_host_name_is_shown_only_if_it_is_published(services: ServiceReconciler, zone: str) -> None:
+    world = OnAws(service(metadata={"finalizers": [FINALIZER], "resourceVersion": "7"}), zone=zone)
+    reports = Reports(NOWHERE, ELSEWHERE, world)
+    await reconcile(services, Request(ELSEWHERE, Wish(reason=Reason.EVENT), world, reports))
+    [(_, published), (_, report)] = world.said
+    name = published["publish"]
+    assert published["records"] == {"A": "10.0.0.17"}
+    assert name.endswith("-167772177.eu-central-1.elb.amazonaws.com")
+    [shown] = report["patch"]["loadBalancer"]["ingress"]
+    assert shown.get("hostname") == (name if zone else None)
+    assert shown.get("ip") == (None if zone else "10.0.0.17")
+    events = {event["reason"]: event["note"] for event in report["events"]}
+    assert ("HostNameNotPublished" in events) == (not zone)
+    assert zone or "add the zone amazonaws.com" in events["HostNameNotPublished"]
 
 
 READING = {"get", "list", "watch"}

@@ -8,7 +8,6 @@ from typing import Any
 
 from windowbox.models.loadbalancers import Family
 from windowbox.models.recordsets import RecordType
-from workers.loadbalancer.spec import hostnames
 
 Records = dict[RecordType, str]
 """The addresses of a name."""
@@ -40,7 +39,7 @@ def records(addresses: Mapping[Family, str]) -> Records:
 
 
 def former(before: Names, present: str, addresses: Mapping[Family, str]) -> Former:
-    """A former name leads to the Service as long as that has its IPv4 address.
+    """A former name leads to the Service as long as that has its addresses.
 
     AWS leaves the old load balancer behind, too (AWS-X2).
     """
@@ -50,8 +49,8 @@ def former(before: Names, present: str, addresses: Mapping[Family, str]) -> Form
     for name, one in before.items():
         if name == present:
             continue
-        stays = hostnames.address_in(name) in held and len(kept) < _MOST_FORMER
-        valid = {of: a for of, a in one["records"].items() if stays and a in held}
+        room = len(kept) < _MOST_FORMER
+        valid = {of: a for of, a in one["records"].items() if room and a in held}
         if valid:
             kept[name] = {**one, "records": valid}
         if rest := {of: a for of, a in one["records"].items() if of not in valid}:
