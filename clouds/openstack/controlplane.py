@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from clouds.frame import featuregates
 from clouds.frame.problems import Problem, invalid, not_supported, required
-from clouds.openstack import classes, floatingpools
 from clouds.openstack.api import CloudProfileConfig, ControlPlaneConfig, InfrastructureConfig
+from clouds.openstack.constraints import classes, floatingpools
 
 _PATH = "spec.provider.controlPlaneConfig"
 _CLASSES = f"{_PATH}.loadBalancerClasses"

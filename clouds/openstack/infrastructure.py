@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from clouds.frame.cidrs import Cidr, not_canonical, outside, unparsable
 from clouds.frame.gardenobjects import Networking
 from clouds.frame.problems import Problem, invalid, not_supported, required, unchanged
-from clouds.openstack import floatingpools
 from clouds.openstack.api import CloudProfileConfig, InfrastructureConfig
+from clouds.openstack.constraints import floatingpools
 
 _PATH = "spec.provider.infrastructureConfig"
 _NETWORKS = f"{_PATH}.networks"

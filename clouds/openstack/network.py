@@ -9,8 +9,9 @@ from clouds.frame import inventory
 from clouds.frame.decoding import decode
 from clouds.frame.infrastructure import Json, Plan, Planner, Site, Subnet, require_valid, state_object
 from clouds.frame.inventory import CloudObject, Found, Reference
-from clouds.openstack import floatingpools, infrastructure
+from clouds.openstack import infrastructure
 from clouds.openstack.api import CloudProfileConfig, FloatingPool, InfrastructureConfig
+from clouds.openstack.constraints import floatingpools
 from windowbox.errors import Malformed
 
 _VERSION = "openstack.provider.extensions.gardener.cloud/v1alpha1"

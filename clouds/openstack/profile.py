@@ -11,8 +11,8 @@ from clouds.frame.cloud import ProfileReview
 from clouds.frame.decoding import decode
 from clouds.frame.gardenobjects import ProfileSpec
 from clouds.frame.problems import Problem, duplicate, forbidden, invalid, required
-from clouds.openstack import classes
 from clouds.openstack.api import CloudProfileConfig, FloatingPool, ImageVersion, LoadBalancerProvider
+from clouds.openstack.constraints import classes
 
 _CONFIG = "spec.providerConfig"
 _CONSTRAINTS = f"{_CONFIG}.constraints"
