@@ -260,7 +260,7 @@ KINDS = (
         credentials="credentialsSecretRef",
         credentials_of=MACHINE_CLASSES,
         owns=(PODS, SERVICES),
-        reads=(MACHINE_CLASSES, NAMESPACES, NODES),
+        reads=(IP_POOLS, MACHINE_CLASSES, NAMESPACES, NODES),
         rights=(
             Right(MACHINES, (*READ, "list", "patch", "delete")),
             Right(MACHINES, READ, "patcher"),

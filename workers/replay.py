@@ -30,8 +30,8 @@ from workers.dns.ingress.ingressreconciler import IngressReconciler
 from workers.kinds.heartbeat.heartbeatpool import HeartbeatReconciler
 from workers.loadbalancer.service.servicedoors import ServiceDoors
 from workers.loadbalancer.service.servicereconciler import ServiceReconciler
-from workers.machines.machine.machinereconciler import MachineReconciler
-from workers.machines.machine.machineviews import MachineViews, ProviderClusters, Shoots
+from workers.machines.machine import machinepool
+from workers.machines.machine.machineviews import MachineViews
 
 T = TypeVar("T")
 
@@ -178,17 +178,10 @@ async def replayed(recording: Recording, instead: Mapping[str, Reconciler] | Non
 
 def _players(settings: Deciding) -> dict[str, Reconciler]:
     common, nowhere = common_of(settings), cast(Any, _Nowhere())
-    views = MachineViews(common.bus)
     return {
         "loadbalancer": service_reconciler(common),
         "ingress": IngressReconciler(common.clusters, common.world, common.targets, nowhere),
-        "machine": MachineReconciler(
-            common.targets,
-            Shoots(common.registry, common.targets, views),
-            views,
-            common.kinds.machines,
-            ProviderClusters(common.targets),
-        ),
+        "machine": machinepool.reconciler(common, MachineViews(common.bus)),
         "heartbeat": HeartbeatReconciler(common.bus, common.clusters, common.world, common.kinds.heartbeat),
         **{pool: serving.life_cycle(common, pools.serving(common, pool)) for pool in pools.EXTENSIONS},
     }

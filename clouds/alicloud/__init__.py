@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.alicloud import existing, faults, mutation, network, profile, secret, services, shoot
+from clouds.alicloud import existing, faults, machines, mutation, network, profile, secret, services, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -18,4 +18,5 @@ CLOUD = Cloud(
     dns=services.DNS,
     backups=services.BACKUPS,
     volumes=services.volumes,
+    machines=machines.MACHINES,
 )

@@ -7,7 +7,8 @@ from typing import Any
 
 from clouds.alicloud import profile
 from clouds.alicloud.api import CloudProfileConfig
-from clouds.frame import machineclasses
+from clouds.frame import inventory, machineclasses
+from clouds.frame.machineclasses import Instance, Machine, Machines, text
 from clouds.frame.pools import Group, Inputs, Site, class_hash, gigabytes
 from windowbox.models.gardener.worker import WorkerPool
 from windowbox.models.objects import mapping, mappings
@@ -92,3 +93,26 @@ def _data_disks(pool: WorkerPool, site: Site) -> list[dict[str, Any]]:
         }
         for volume in pool.data_volumes or []
     ]
+
+
+def instance(spec: Mapping[str, Any], template: Mapping[str, Any], machine: Machine) -> Instance:
+    """ALL-Z7."""
+    region = text(spec, "region")
+    id_ = inventory.made_id("i-", machine.owner, machine.name, digits=20)
+    return Instance(
+        provider_id=f"{region}.{id_}",
+        image=text(spec, "imageID"),
+        type=text(spec, "instanceType"),
+        region=region,
+        zone=text(spec, "zoneID"),
+    )
+
+
+MACHINES = Machines(
+    provider="Alicloud",
+    groups=groups,
+    used_image=used_image,
+    instance=instance,
+    unknown_image="InvalidImageId.NotFound: The specified ImageId {image} does not exist.",
+    escapes_versions=False,
+)

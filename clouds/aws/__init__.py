@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.aws import existing, faults, mutation, network, profile, secret, services, shoot
+from clouds.aws import existing, faults, machines, mutation, network, profile, secret, services, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -19,4 +19,5 @@ CLOUD = Cloud(
     dns=services.DNS,
     backups=services.BACKUPS,
     volumes=services.volumes,
+    machines=machines.MACHINES,
 )

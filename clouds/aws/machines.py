@@ -15,7 +15,8 @@ from clouds.aws.api import (
     VolumeConfig,
     WorkerConfig,
 )
-from clouds.frame import machineclasses
+from clouds.frame import inventory, machineclasses
+from clouds.frame.machineclasses import Instance, Machine, Machines, text
 from clouds.frame.pools import Group, Inputs, Site, class_hash, gigabytes
 from windowbox.errors import Malformed
 from windowbox.models import constraints
@@ -162,3 +163,25 @@ def _disk(volume: Volume, config: VolumeConfig | None) -> dict[str, Any]:
         snapshot = config.snapshot_id if isinstance(config, DataVolumeConfig) else None
         disk |= machineclasses.given(iops=config.iops, snapshotID=snapshot, throughput=config.throughput)
     return disk
+
+
+def instance(spec: Mapping[str, Any], template: Mapping[str, Any], machine: Machine) -> Instance:
+    """ALL-Z7. The class names no zone but that of its subnet."""
+    region = text(spec, "region")
+    id_ = inventory.made_id("i-", machine.owner, machine.name)
+    return Instance(
+        provider_id=f"aws:///{region}/{id_}",
+        image=text(spec, "ami"),
+        type=text(spec, "machineType"),
+        region=region,
+        zone=text(template, "zone"),
+    )
+
+
+MACHINES = Machines(
+    provider="AWS",
+    groups=groups,
+    used_image=used_image,
+    instance=instance,
+    unknown_image="InvalidAMIID.NotFound: The image id '[{image}]' does not exist",
+)

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clouds.azure.api import CloudProfileConfig, WorkerConfig
-from clouds.frame import machineclasses
+from clouds.frame import inventory, machineclasses
+from clouds.frame.machineclasses import Instance, Machine, Machines, text
 from clouds.frame.pools import Group, Inputs, Site, class_hash, gigabytes
 from windowbox.errors import Malformed
 from windowbox.models.gardener.worker import WorkerPool
-from windowbox.models.objects import mapping
+from windowbox.models.objects import mapping, mappings
 
 _ILLEGAL_IN_TAGS = re.compile(r"[<>%\\&?/ ]")
 _ZONE = re.compile(r"\d{1,9}", re.ASCII)
@@ -77,13 +78,17 @@ def _group_without_zone(pool: WorkerPool, site: Site, raw_config: str, image: Ma
 
 def _scale_set(pool: WorkerPool, site: Site) -> Mapping[str, Any] | None:
     """AZU-W5: that of the pool; None in an old cluster with an availability set."""
-    if site.infrastructure.get("availabilitySets") and not site.infrastructure.get("migratingToVMO"):
+    if _has_availability_set(site):
         return None
     found = [one for one in site.dependencies if one.get("poolName") == pool.name]
     if len(found) != 1:
         detail = "reconcile the Worker" if not found else "remove all but one"
         raise Malformed(f"pool {pool.name!r:.80} has {len(found)} vmoDependencies instead of one: {detail}")
     return found[0]
+
+
+def _has_availability_set(site: Site) -> bool:
+    return bool(site.infrastructure.get("availabilitySets") and not site.infrastructure.get("migratingToVMO"))
 
 
 def _networks(site: Site) -> Mapping[str, Any]:
@@ -154,10 +159,10 @@ def _provider_spec(
     cloud = next((one for head, one in _CLOUDS.items() if site.region.lower().startswith(head)), "Public")
     return {
         "location": site.region,
-        "resourceGroup": mapping(site.infrastructure.get("resourceGroup"))["name"],
+        "resourceGroup": machineclasses.needed(site.infrastructure, "resourceGroup", "name"),
         "cloudConfiguration": {"name": f"Azure{cloud}"},
         "subnetInfo": {
-            "vnetName": vnet["name"],
+            "vnetName": machineclasses.needed(vnet, "name"),
             **machineclasses.given(vnetResourceGroup=group),
             "subnetName": subnet,
         },
@@ -250,3 +255,53 @@ def _data_disks(pool: WorkerPool, config: WorkerConfig) -> list[dict[str, Any]]:
 
 def _tag(name: str) -> str:
     return _ILLEGAL_IN_TAGS.sub("_", name.lower())
+
+
+def dependency(pool: WorkerPool, site: Site) -> dict[str, Any] | None:
+    """AZU-W5: the scale set of a pool. Another number of fault domains needs another one."""
+    if site.infrastructure.get("zoned") or _has_availability_set(site):
+        return None
+    config = machineclasses.profile_config(CloudProfileConfig, site)
+    domains = next((one.count for one in config.count_fault_domains if one.region == site.region), None)
+    if domains is None:
+        raise Malformed(
+            f"countFaultDomains of the CloudProfile has no entry for region {site.region!r:.80}: add one"
+        )
+    group = machineclasses.needed(site.infrastructure, "resourceGroup", "name")
+    subscription = site.credentials.get("subscription", "")
+    digest = inventory.digest(subscription, str(group), pool.name, str(domains))
+    name = f"vmo-{pool.name}-{digest[:8]}"
+    path = f"/subscriptions/{subscription}/resourceGroups/{group}"
+    id_ = f"{path}/providers/Microsoft.Compute/virtualMachineScaleSets/{name}"
+    return {"poolName": pool.name, "id": id_, "name": name}
+
+
+def instance(spec: Mapping[str, Any], template: Mapping[str, Any], machine: Machine) -> Instance:
+    """ALL-Z7, AZU-X1."""
+    location, zone = text(spec, "location"), mapping(spec.get("properties")).get("zone")
+    storage = mapping(mapping(spec.get("properties")).get("storageProfile"))
+    disks = [_location(mapping(one.get("imageRef"))) for one in mappings(storage.get("dataDisks"))]
+    return Instance(
+        provider_id=f"azure:///{location}/{machine.name}",
+        image=_location(mapping(storage.get("imageReference"))),
+        type=text(spec, "properties", "hardwareProfile", "vmSize"),
+        region=location,
+        zone=str(zone) if isinstance(zone, int) else "",
+        zone_label=f"{location}-{zone}" if isinstance(zone, int) else "0",
+        sources=tuple(one for one in disks if one),
+    )
+
+
+def _location(reference: Mapping[str, Any]) -> str:
+    return next((found for name in _LOCATIONS if (found := text(reference, name))), "")
+
+
+MACHINES = Machines(
+    provider="Azure",
+    groups=groups,
+    used_image=used_image,
+    instance=instance,
+    unknown_image="",
+    dependency=dependency,
+    dependencies="vmoDependencies",
+)

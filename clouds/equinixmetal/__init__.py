@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from clouds.equinixmetal import checks, faults, services, sshkey
+from clouds.equinixmetal import checks, faults, machines, services, sshkey
 from clouds.frame.cloud import Cloud
+from clouds.frame.operator.existing import RESERVATION
 
 CLOUD = Cloud(
     type="equinixmetal",
@@ -15,4 +16,6 @@ CLOUD = Cloud(
     account=checks.account,
     infrastructure=sshkey.PLANNER,
     volumes=services.volumes,
+    machines=machines.MACHINES,
+    existing={RESERVATION: {}},
 )

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clouds.equinixmetal.api import CloudProfileConfig, WorkerConfig
-from clouds.frame import machineclasses
+from clouds.frame import inventory, machineclasses
+from clouds.frame.machineclasses import Instance, Machine, Machines, text
 from clouds.frame.pools import Group, Inputs, Site, class_hash
 from windowbox.models.gardener.worker import WorkerPool
 
@@ -41,12 +42,12 @@ def _provider_spec(
     pool: WorkerPool, config: WorkerConfig, site: Site, image: Mapping[str, Any]
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
-        "projectID": site.project,
+        "projectID": site.credentials.get("project", ""),
         "OS": image.get("id") or "",
         "billingCycle": "hourly",
         "machineType": pool.machine_type,
         "metro": site.region,
-        "sshKeys": [site.infrastructure["sshKeyID"]],
+        "sshKeys": [machineclasses.needed(site.infrastructure, "sshKeyID")],
         "tags": [f"kubernetes.io/cluster/{site.namespace}", "kubernetes.io/role/node"],
     }
     spec |= machineclasses.given(ipxeScriptUrl=image.get("ipxeScriptUrl"))
@@ -55,3 +56,33 @@ def _provider_spec(
     if config.reservation_ids:
         spec["reservationIDs"] = config.reservation_ids
     return spec | machineclasses.given(reservedDevicesOnly=config.reserved_devices_only)
+
+
+def instance(spec: Mapping[str, Any], template: Mapping[str, Any], machine: Machine) -> Instance:
+    """ALL-Z7, EQX-W1, EQX-W2."""
+    metro, device = text(spec, "metro"), ("device", machine.owner, machine.name)
+    facilities, asked = _texts(spec.get("facilities")), _texts(spec.get("reservationIDs"))
+    # Any of them, but always the same for a machine.
+    place = int(inventory.digest(*device)[:8], 16) % len(facilities) if facilities else 0
+    return Instance(
+        provider_id=f"equinixmetal://{metro}/{inventory.made_uuid(*device)}",
+        image=text(spec, "OS") or text(spec, "ipxeScriptUrl"),
+        type=text(spec, "machineType"),
+        region=metro,
+        zone=facilities[place] if facilities else "",
+        reservations=tuple(asked),
+        reserved_only=spec.get("reservedDevicesOnly") is True,
+    )
+
+
+def _texts(found: object) -> list[str]:
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+MACHINES = Machines(
+    provider="EquinixMetal",
+    groups=groups,
+    used_image=used_image,
+    instance=instance,
+    unknown_image="422 {image} is not a valid operating system",
+)

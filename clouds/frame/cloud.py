@@ -10,6 +10,7 @@ from typing import Any
 from clouds.frame.decoding import parse
 from clouds.frame.gardenobjects import NamespacedProfileSpec, ProfileSpec, Shoot
 from clouds.frame.infrastructure import Planner
+from clouds.frame.machineclasses import Machines
 from clouds.frame.operator.existing import Kinds
 from clouds.frame.operator.faults import Faults
 from clouds.frame.problems import Problem
@@ -99,6 +100,7 @@ class Cloud:
     account: Callable[[Mapping[str, bytes]], Account] | None = None
     """The account of credentials that `secret` accepts."""
     infrastructure: Planner | None = None
+    machines: Machines | None = None
     faults: Faults = field(default_factory=dict)
     dns: Dns | None = None
     existing: Kinds = field(default_factory=dict)

@@ -1,20 +1,156 @@
-"""What clouds look up for their MachineClasses: configs, images, and what is there for nodes."""
+"""What clouds make of a Worker and of its machines, and what they look up for their MachineClasses. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
 from clouds.frame.decoding import Config, decode
 from clouds.frame.machineimages import ConfigImage, ConfigVersion
-from clouds.frame.pools import Site
+from clouds.frame.pools import Group, Site
 from windowbox.errors import Malformed
 from windowbox.models.gardener.worker import DataVolume, PoolImage, Volume, WorkerPool
 from windowbox.models.objects import mapping, mappings
 
+Json = dict[str, Any]
+
 _C = TypeVar("_C", bound=Config)
 _V = TypeVar("_V", bound=ConfigVersion)
 _DEFAULT_ARCHITECTURE = "amd64"
+_ESCAPED = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
+"""What Go escapes in JSON."""
+
+
+class Machine(NamedTuple):
+    """A Machine, for which a cloud makes an instance."""
+
+    owner: str
+    """The technical id of its Shoot."""
+    name: str
+    credentials: Mapping[str, str]
+    """What ids may contain of the cloud's Secret."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What a MachineClass asks a cloud for."""
+
+    provider_id: str
+    image: str
+    type: str
+    region: str
+    zone: str = ""
+    """As pools name it. Empty if the class names none."""
+    zone_label: str = ""
+    """As a cloud controller spells it, where that is not the same."""
+    sources: tuple[str, ...] = ()
+    """Images of data disks that have to exist, too."""
+    reservations: tuple[str, ...] = ()
+    """The first of them that is free is used."""
+    reserved_only: bool = False
+    """Whether it is an error if none is free."""
+
+
+def nothing(pool: WorkerPool, site: Site) -> Json | None:
+    """For clouds whose pools have nothing of their own."""
+    return None
+
+
+@dataclass(frozen=True)
+class Machines:
+    """How a cloud serves Workers and Machines."""
+
+    provider: str
+    """Of its MachineClasses: the type of the cloud, in its own spelling."""
+    groups: Callable[[WorkerPool, Site, str, Mapping[str, Any]], Iterator[Group]]
+    """The groups of a pool, whose WorkerConfig is spelled like this, and whose image is this."""
+    used_image: Callable[[WorkerPool, Site], Json]
+    """The image of a pool, as the status lists it. Malformed if there is none."""
+    instance: Callable[[Mapping[str, Any], Mapping[str, Any], Machine], Instance]
+    """What a class asks for, by its `providerSpec` and its `nodeTemplate`."""
+    unknown_image: str
+    """The cloud's error for an image that it does not have. Empty: its machines are never created."""
+    dependency: Callable[[WorkerPool, Site], Json | None] = nothing
+    """What a pool as a whole has, such as a server group. The same for the same pool, for repeated runs."""
+    dependencies: str = ""
+    """The field of the status that lists them."""
+    escapes_versions: bool = True
+    """Whether `+` in a version of an image becomes `_` in labels."""
+
+
+class Planned(NamedTuple):
+    provider: str
+    """Of its MachineClasses."""
+    groups: list[Group]
+    provider_status: Json
+    """`status.providerStatus` of the Worker, as a merge patch."""
+
+
+def plan(type_: str, machines: Machines, pools: Sequence[WorkerPool], site: Site) -> Planned:
+    """The groups of all pools of a Worker of that type. Malformed if no machines can be made of them."""
+    depend = [one for pool in pools if (one := machines.dependency(pool, site)) is not None]
+    site, groups, images = replace(site, dependencies=depend), list[Group](), list[Json]()
+    for pool in pools:
+        image = machines.used_image(pool, site)
+        if image not in images:
+            images.append(image)
+        labels = _operating_system(machines, pool)
+        found = machines.groups(pool, site, spelled(pool.provider_config), image)
+        groups += [replace(one, class_labels=labels) for one in found]
+    status: Json = {
+        "apiVersion": f"{type_}.provider.extensions.gardener.cloud/v1alpha1",
+        "kind": "WorkerStatus",
+        "machineImages": images,
+    }
+    if machines.dependencies:
+        status[machines.dependencies] = depend or None
+    return Planned(machines.provider, groups, status)
+
+
+def spelled(config: Mapping[str, Any] | None) -> str:
+    """A config as an API server spells it, which is what the original hashes. Empty if there is none."""
+    if config is None:
+        return ""
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.translate(_ESCAPED)
+
+
+def _operating_system(machines: Machines, pool: WorkerPool) -> dict[str, str]:
+    """The labels of a MachineClass (ALL-Z8)."""
+    image = pool.machine_image
+    if image is None or not (image.name and image.version):
+        return {}
+    version = image.version.replace("+", "_") if machines.escapes_versions else image.version
+    return {"operatingSystemName": image.name, "operatingSystemVersion": version}
+
+
+_IMAGE_FIELDS = frozenset(
+    ("ami", "id", "image", "urn", "communityGalleryImageID", "sharedGalleryImageID", "ipxeScriptUrl")
+)
+
+
+def known_images(*listing: object) -> set[str]:
+    """The images that the `machineImages` of configs and statuses list, in the cloud's words."""
+    found, left = set[str](), list[Mapping[str, Any]]()
+    for one in listing:
+        left += mappings(mapping(one).get("machineImages"))
+    while left:
+        one = left.pop()
+        for name, value in one.items():
+            if isinstance(value, str) and name in _IMAGE_FIELDS:
+                found.add(value)
+            left += mappings(value)
+    return found
+
+
+def text(found: Mapping[str, Any], *path: str) -> str:
+    """The text at this path of a providerSpec, which may have any form. Empty if there is none."""
+    value: object = found
+    for name in path:
+        value = mapping(value).get(name)
+    return value if isinstance(value, str) else ""
 
 
 def worker_config(model: type[_C], pool: WorkerPool) -> _C:
@@ -58,6 +194,16 @@ def unknown_image(wanted: PoolImage, *more: str) -> Malformed:
     which = "/".join([wanted.name, wanted.version, *more])
     where = "neither in cloud profile nor in worker status: add it to the CloudProfile"
     return Malformed(f"could not find machine image for {which} {where}")
+
+
+def needed(found: Mapping[str, Any], *path: str) -> Any:
+    """What the Infrastructure's status has at this path. Malformed if that is nothing."""
+    value: Any = found
+    for name in path:
+        value = mapping(value).get(name)
+    if value in (None, ""):
+        raise Malformed(f"infrastructureProviderStatus has no {'.'.join(path)}: reconcile the Infrastructure")
+    return value
 
 
 def for_nodes(found: object, what: str, zone: str | None = None) -> Mapping[str, Any]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import ceil
 from typing import Any, NamedTuple
 
 from windowbox.errors import Malformed
 from windowbox.models import constraints
 from windowbox.models.extensions import instant
-from windowbox.models.gardener.worker import WorkerPool
+from windowbox.models.gardener.worker import KubeletConfig, WorkerPool
 from windowbox.models.objects import mapping
 
+IN_PLACE = ("AutoInPlaceUpdate", "ManualInPlaceUpdate")
 _SIZE = re.compile(r"\d{1,9}(?!\d)", re.ASCII)
+_VERSION = re.compile(r"v?(\d+)\.(\d+)(\.\d+)?([-+][0-9A-Za-z.+-]+)?")
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Site:
     dependencies: Sequence[Mapping[str, Any]] = ()
     """What that status lists of things that a pool as a whole has, such as a server group."""
     ssh_public_key: str = ""
-    project: str = ""
-    """`projectID` of the cloud's Secret, where that has one."""
+    credentials: Mapping[str, str] = field(default_factory=dict)
+    """What classes and ids may contain of the cloud's Secret, such as a project."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,27 @@ class Group:
     """Of its nodes, besides those of the pool."""
     node_template: Mapping[str, Any] | None = None
     """Of its MachineClass: what the autoscaler expects of a machine."""
+    class_labels: Mapping[str, str] = field(default_factory=dict)
+    in_place_hash: str = ""
+    """Of a pool that is updated in place."""
+    shares_limits: bool = True
+    """Whether groups share surge and unavailable; otherwise each has those of the pool."""
+
+    @property
+    def in_place(self) -> bool:
+        return self.pool.update_strategy in IN_PLACE
+
+    @property
+    def manual(self) -> bool:
+        """Whether a person chooses the nodes that are updated in place."""
+        return self.pool.update_strategy == "ManualInPlaceUpdate"
+
+    @property
+    def preserved(self) -> int:
+        """The most failed machines that are preserved automatically."""
+        settings = self.pool.machine_controller_manager
+        most = settings.auto_preserve_failed_machine_max if settings else None
+        return share(self.index, most or 0, self.zones)
 
     @property
     def minimum(self) -> int:
@@ -69,11 +92,13 @@ class Group:
 
     @property
     def max_surge(self) -> int | str:
-        return share_of(self.index, self.pool.max_surge, self.zones, self.pool.maximum)
+        whole = self.pool.max_surge
+        return share_of(self.index, whole, self.zones, self.pool.maximum) if self.shares_limits else whole
 
     @property
     def max_unavailable(self) -> int | str:
-        return share_of(self.index, self.pool.max_unavailable, self.zones, self.pool.minimum)
+        whole = self.pool.max_unavailable
+        return share_of(self.index, whole, self.zones, self.pool.minimum) if self.shares_limits else whole
 
 
 def share(zone: int, size: int, zones: int) -> int:
@@ -111,7 +136,10 @@ class Inputs(NamedTuple):
 
 def class_hash(pool: WorkerPool, site: Site, raw_config: str, added: Inputs) -> str:
     """The suffix of the names of a pool's MachineClasses. `raw_config` is the WorkerConfig as spelled."""
-    return combined(hashed(pool, site, raw_config, added).values())[:5]
+    parts = list(hashed(pool, site, raw_config, added).values())
+    if pool.update_strategy in IN_PLACE:
+        parts.append(in_place_hash(pool, site.shoot))
+    return combined(parts)[:5]
 
 
 def hashed(pool: WorkerPool, site: Site, raw_config: str, added: Inputs) -> dict[str, str]:
@@ -148,8 +176,7 @@ def _of_cluster(pool: WorkerPool, site: Site) -> dict[str, str]:
     rotation = mapping(mapping(status.get("credentials")).get("rotation"))
     for name in ("certificateAuthorities", "serviceAccountKey"):
         if moment := instant(mapping(rotation.get(name)).get("lastInitiationTime")):
-            text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
-            found[f"status.credentials.rotation.{name}"] = text
+            found[f"status.credentials.rotation.{name}"] = _as_go_prints(moment)
     if mapping(mapping(spec.get("systemComponents")).get("nodeLocalDNS")).get("enabled"):
         found["spec.systemComponents.nodeLocalDNS.enabled"] = "node-local-dns"
     return found
@@ -163,3 +190,55 @@ def gigabytes(size: str) -> int:
             f"volume size {size!r:.50} does not begin with a number of gigabytes: write it as 50Gi"
         )
     return int(found[0])
+
+
+def in_place_hash(pool: WorkerPool, shoot: Mapping[str, Any]) -> str:
+    """The hash of everything that in-place updates bring to nodes. `shoot` is that of the Cluster."""
+    of_shoot = mapping(mapping(shoot.get("spec")).get("kubernetes")).get("version")
+    version = pool.kubernetes_version or str(of_shoot or "")
+    found = _VERSION.fullmatch(version)
+    if not found:
+        raise Malformed(
+            f"failed to parse kubernetes version {version!r:.80} of worker pool {pool.name!r}: "
+            "set kubernetesVersion of the pool in spec.pools to a version such as 1.35.4"
+        )
+    parts = [f"{int(found[1])}.{int(found[2])}", pool.machine_image.version if pool.machine_image else ""]
+    rotations = mapping(mapping(mapping(shoot.get("status")).get("credentials")).get("rotation"))
+    for credential in ("certificateAuthorities", "serviceAccountKey"):
+        rotation = mapping(rotations.get(credential))
+        at = rotation.get("lastInitiationTime")
+        # A roll-out that is pending for this pool has a time of its own, which comes first.
+        pending = rotation.get("pendingWorkersRollouts")
+        for rollout in pending if isinstance(pending, list) else ():
+            if mapping(rollout).get("name") == pool.name:
+                at = mapping(rollout).get("lastInitiationTime")
+                break
+        if moment := instant(at):
+            parts.append(_as_go_prints(moment))
+    return combined([*parts, *kubelet_parts(pool.kubelet_config)])[:16]
+
+
+def kubelet_parts(config: KubeletConfig | None) -> list[str]:
+    """The kubelet settings whose change needs an update, spelled as Gardener spells them."""
+    if config is None:
+        return []
+    parts = []
+    if (reserved := config.kube_reserved) is not None:
+        values = (reserved.cpu, reserved.memory, reserved.pid, reserved.ephemeral_storage)
+        parts.append("-".join("<nil>" if value is None else str(value) for value in values))
+    if (hard := config.eviction_hard) is not None:
+        thresholds = (
+            hard.image_fs_available,
+            hard.image_fs_inodes_free,
+            hard.memory_available,
+            hard.node_fs_available,
+            hard.node_fs_inodes_free,
+        )
+        parts.append("-".join(value or "" for value in thresholds))
+    if config.cpu_manager_policy is not None:
+        parts.append(config.cpu_manager_policy)
+    return parts
+
+
+def _as_go_prints(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clouds.frame import networkconfig
 from clouds.frame.cloud import Cloud
-from clouds.gcp import backup, existing, faults, network, profile, secret, services, shoot
+from clouds.gcp import backup, existing, faults, machines, network, profile, secret, services, shoot
 
 CLOUD = Cloud(
     type="gcp",
@@ -21,4 +21,5 @@ CLOUD = Cloud(
     infrastructure=network.PLANNER,
     backups=backup.BACKUPS,
     volumes=services.volumes,
+    machines=machines.MACHINES,
 )

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clouds.frame import machineclasses
+from clouds.frame.machineclasses import Instance, Machine, Machines, text
 from clouds.frame.pools import Group, Inputs, Site, class_hash, gigabytes
 from clouds.frame.quantities import is_zero
 from clouds.gcp import worker
 from clouds.gcp.api import CloudProfileConfig, DataVolume, Encryption, WorkerConfig
 from windowbox.models.gardener.worker import Volume, WorkerPool
-from windowbox.models.objects import mapping
+from windowbox.models.objects import mapping, mappings
 
 _ILLEGAL_IN_LABELS = re.compile(r"[^a-z0-9_-]")
 _LONGEST_LABEL = 63
@@ -185,3 +186,25 @@ def _disk(volume: Volume, config: WorkerConfig, labels: Mapping[str, str]) -> di
     if volume.type == worker.SCRATCH:
         disk |= machineclasses.given(interface=config.volume.interface)
     return disk
+
+
+def instance(spec: Mapping[str, Any], template: Mapping[str, Any], machine: Machine) -> Instance:
+    """ALL-Z7."""
+    zone, project = text(spec, "zone"), machine.credentials.get("project", "")
+    boot = next((one for one in mappings(spec.get("disks")) if one.get("boot") is True), {})
+    return Instance(
+        provider_id=f"gce:///{project}/{zone}/{machine.name}",
+        image=text(boot, "image"),
+        type=text(spec, "machineType"),
+        region=text(spec, "region"),
+        zone=zone,
+    )
+
+
+MACHINES = Machines(
+    provider="GCP",
+    groups=groups,
+    used_image=used_image,
+    instance=instance,
+    unknown_image="googleapi: Error 404: The resource '{image}' was not found, notFound",
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clouds.frame.cloud import Cloud
-from clouds.openstack import existing, faults, mutation, network, profile, secret, services, shoot
+from clouds.openstack import existing, faults, machines, mutation, network, profile, secret, services, shoot
 
 CLOUD = Cloud(
     type="openstack",
@@ -19,4 +19,5 @@ CLOUD = Cloud(
     dns=services.DNS,
     backups=services.BACKUPS,
     volumes=services.volumes,
+    machines=machines.MACHINES,
 )

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clouds.frame import machineclasses
+from clouds.frame import inventory, machineclasses
+from clouds.frame.machineclasses import Instance, Machine, Machines, text
 from clouds.frame.pools import Group, Inputs, Site, class_hash, gigabytes
 from clouds.openstack.api import CloudProfileConfig, WorkerConfig
 from windowbox.errors import Malformed
@@ -77,9 +78,9 @@ def hash_inputs(pool: WorkerPool, site: Site, zone: str = "") -> Inputs:
     config = machineclasses.worker_config(WorkerConfig, pool)
     found = machineclasses.inputs("providerConfig.serverGroup", policy=_server_group(pool, config, site))
     labels = ((f"{one.name}={one.value}", one) for one in config.machine_labels)
-    for text, one in sorted(labels, key=lambda pair: pair[0]):
+    for label, one in sorted(labels, key=lambda pair: pair[0]):
         if one.trigger_rolling_on_update:
-            found[f"providerConfig.machineLabels[{one.name}]"] = text
+            found[f"providerConfig.machineLabels[{one.name}]"] = label
     return Inputs(found, found, counts_config=_counts_config(site))
 
 
@@ -100,8 +101,8 @@ def _provider_spec(
         "region": site.region,
         "availabilityZone": zone,
         "flavorName": pool.machine_type,
-        "keyName": mapping(site.infrastructure.get("node"))["keyName"],
-        "networkID": networks["id"],
+        "keyName": machineclasses.needed(site.infrastructure, "node", "keyName"),
+        "networkID": machineclasses.needed(site.infrastructure, "networks", "id"),
         "subnetID": machineclasses.for_nodes(networks.get("subnets"), "subnet")["id"],
         "podNetworkCIDRs": _pod_ranges(site),
         "securityGroups": [machineclasses.for_nodes(groups_, "security group")["name"]],
@@ -120,3 +121,37 @@ def _pod_ranges(site: Site) -> list[str]:
     of_spec = mapping(mapping(site.shoot.get("spec")).get("networking")).get("pods")
     of_status = mapping(mapping(site.shoot.get("status")).get("networking")).get("pods") or []
     return list(dict.fromkeys([*([of_spec] if of_spec else []), *of_status]))
+
+
+def dependency(pool: WorkerPool, site: Site) -> dict[str, Any] | None:
+    """OST-W9: the server group of a pool that asks for one. Another policy needs another one."""
+    config = machineclasses.worker_config(WorkerConfig, pool)
+    if config.server_group is None or not config.server_group.policy:
+        return None
+    of_pool = (site.namespace, pool.name, config.server_group.policy)
+    name = f"{site.namespace}-{pool.name}-{inventory.digest('server-group', *of_pool)[:10]}"
+    return {"poolName": pool.name, "id": inventory.made_uuid("server-group", *of_pool), "name": name}
+
+
+def instance(spec: Mapping[str, Any], template: Mapping[str, Any], machine: Machine) -> Instance:
+    """ALL-Z7."""
+    asked = mapping(spec.get("spec"))
+    region, id_ = text(asked, "region"), inventory.made_uuid("server", machine.owner, machine.name)
+    return Instance(
+        provider_id=f"openstack:///{region}/{id_}",
+        image=text(asked, "imageID") or text(asked, "imageName"),
+        type=text(asked, "flavorName"),
+        region=region,
+        zone=text(asked, "availabilityZone"),
+    )
+
+
+MACHINES = Machines(
+    provider="OpenStack",
+    groups=groups,
+    used_image=used_image,
+    instance=instance,
+    unknown_image="Resource not found: image {image}",
+    dependency=dependency,
+    dependencies="serverGroupDependencies",
+)

@@ -123,7 +123,7 @@ def add(
     A mistake in KIND or NAME is answered with those that the cloud knows. An object that was made for a Shoot
     is only for that Shoot, until it is added with --shared.
     """
-    kinds = inventories.cloud_of(account).existing
+    kinds = {**existing.OF_ALL, **inventories.cloud_of(account).existing}
     one = existing.described(kinds, kind, id, given, shared=shared)
     _ask(file, name, lambda bus: inventories.add(bus, account, one))
     click.echo(f"{kind} {id} exists in {account}.")

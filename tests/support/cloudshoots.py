@@ -12,11 +12,15 @@ import yaml
 
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
 from windowbox.models.objects import Object
-from windowbox.models.refs import INFRASTRUCTURES
+from windowbox.models.refs import INFRASTRUCTURES, WORKERS
 from windowbox.settings.cloudsettings import CLOUD_TYPES, CloudSettings
 
 PROVIDER_NAMESPACE = "garden-clouds"
-SETTINGS = CloudSettings(types=CLOUD_TYPES, provider=f"{PROVIDER_NAMESPACE}/machines")
+IMAGE = "example/machine:1"
+SETTINGS = CloudSettings(types=CLOUD_TYPES, provider=f"{PROVIDER_NAMESPACE}/machines", image=IMAGE)
+SCRIPT = b"#!/bin/bash\necho <<MACHINE_NAME>>\n"
+"""User data."""
+_SSH_KEY = base64.b64encode(b"ssh-rsa AAAA example").decode()
 
 
 def example(cloud: str) -> dict[str, Any]:
@@ -65,7 +69,56 @@ async def infrastructure(shoot: Client, cloud: str, changes: dict[str, Any] | No
         "type": cloud,
         "region": of_shoot["region"],
         "secretRef": {"name": CLOUDPROVIDER, "namespace": shoot.namespace},
-        "sshPublicKey": base64.b64encode(b"ssh-rsa AAAA example").decode(),
+        "sshPublicKey": _SSH_KEY,
         "providerConfig": changed(of_shoot["provider"]["infrastructureConfig"], changes or {}),
     }
     return await shoot.create(INFRASTRUCTURES, "cloud", spec)
+
+
+def pools(cloud: str, changes: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The pools of the example as a Worker has them; `changes` of that list."""
+    given = example(cloud)
+    types = {one["name"]: one for one in given["CloudProfile"]["spec"]["machineTypes"]}
+    found = []
+    for one in given["Shoot"]["spec"]["provider"]["workers"]:
+        machine, name = one["machine"], one["name"]
+        capacity = {amount: types[machine["type"]][amount] for amount in ("cpu", "gpu", "memory")}
+        found.append(
+            {field: value for field, value in one.items() if field != "machine"}
+            | {
+                "machineType": machine["type"],
+                "machineImage": machine["image"],
+                "architecture": "amd64",
+                "kubernetesVersion": given["Shoot"]["spec"]["kubernetes"]["version"],
+                "nodeAgentSecretName": f"gardener-node-agent-{name}-0a1b2",
+                "nodeTemplate": {"capacity": capacity},
+                "userDataSecretRef": {"name": f"osc-{name}", "key": "cloud_config"},
+            }
+        )
+    wanted: list[dict[str, Any]] = changed({"pools": found}, _below("pools", changes))["pools"]
+    return wanted
+
+
+def _below(head: str, changes: dict[str, Any] | None) -> dict[str, Any]:
+    return {f"{head}/{path}": value for path, value in (changes or {}).items()}
+
+
+async def worker_spec(shoot: Client, cloud: str, changes: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The spec of the Worker of a Shoot whose Infrastructure is ready; `changes` of its pools."""
+    network = await shoot.until_ready(INFRASTRUCTURES, "cloud")
+    asked = pools(cloud, changes)
+    for one in asked:
+        await shoot.secret(one["userDataSecretRef"]["name"], cloud_config=SCRIPT)
+    return {
+        "type": cloud,
+        "region": network.spec["region"],
+        "secretRef": network.spec["secretRef"],
+        "sshPublicKey": _SSH_KEY,
+        "infrastructureProviderStatus": network.status["providerStatus"],
+        "pools": asked,
+    }
+
+
+async def worker(shoot: Client, cloud: str, changes: dict[str, Any] | None = None) -> None:
+    """The same as an object."""
+    await shoot.create(WORKERS, "cloud", await worker_spec(shoot, cloud, changes))

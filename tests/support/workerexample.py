@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
+from clouds.frame.pools import Group
 from windowbox.models.gardener import cloudprofile
 from windowbox.models.gardener.cloudprofile import CloudProfileSpec
 from windowbox.models.objects import Object
 from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.machines.worker import workerplan
-from workers.machines.worker.workerplan import Group, Site
+from workers.machines.worker.workerplan import Site
 
 TECHNICAL_ID = "shoot--local--demo"
 IMAGE = "registry.local/node:v1.0.0"
@@ -83,17 +84,18 @@ def saved_state(machine_deployments: dict[str, Any]) -> dict[str, Any]:
     return {"state": base64.b64encode(gzip.compress(content)).decode()}
 
 
-def site(of: Object, *families: str, resources: bool = False) -> Site:
+def site(of: Object) -> Site:
     """The facts that all groups of a Worker share."""
     bare = Object({**of.raw, "spec": {**of.spec, "pools": []}})
-    shoot = ShootFacts(technical_id=TECHNICAL_ID, ip_families=families or ("IPv4",))
-    return workerplan.plan(bare, shoot, _cluster(profile()), with_resources=resources).site
+    return workerplan.plan(bare, ShootFacts(technical_id=TECHNICAL_ID), _cluster(profile())).site
 
 
-def groups(of: Object, known: dict[str, Any] | None = None) -> list[Group]:
+def groups(
+    of: Object, known: dict[str, Any] | None = None, *families: str, resources: bool = False
+) -> list[Group]:
     """The groups of a Worker's pools."""
-    facts = ShootFacts(technical_id=TECHNICAL_ID, ip_families=("IPv4",))
-    return list(workerplan.plan(of, facts, _cluster(known or profile()), with_resources=False).groups)
+    facts = ShootFacts(technical_id=TECHNICAL_ID, ip_families=families or ("IPv4",))
+    return list(workerplan.plan(of, facts, _cluster(known or profile()), with_resources=resources).groups)
 
 
 def _cluster(known: dict[str, Any]) -> dict[str, Any]:

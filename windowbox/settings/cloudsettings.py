@@ -23,6 +23,11 @@ class CloudSettings(Section):
         description="NAMESPACE/NAME of the Secret with the kubeconfig of the cluster where clouds' machines "
         "run: their own Secrets have credentials of the cloud instead.",
     )
+    image: str = Field(
+        "",
+        pattern=r"^[!-~]{0,1024}$",
+        description="Container image of clouds' machines, whichever image of the cloud they ask for.",
+    )
 
     @property
     def provider_secrets(self) -> frozenset[SecretKey]:

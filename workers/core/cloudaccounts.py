@@ -61,13 +61,13 @@ class CloudAccounts:
         self._clusters = clusters
         self._faults = CloudFaults(bus)
 
-    async def check(self, run: Run, account: str, part: str) -> None:
+    async def check(self, run: Run, account: str, part: str, owner: str = "") -> None:
         """Make a call to the cloud: an error of the cloud if a fault is set for it (`CloudFaults.check`).
 
         Checks for drift make none: nobody would see that they fail.
         """
         if not run.drift:
-            owner = run.shoot.technical_id if run.shoot else ""
+            owner = owner or (run.shoot.technical_id if run.shoot else "")
             await self._faults.check(run.recorder, account, part, owner)
 
     async def account(
@@ -181,6 +181,18 @@ class CloudAccounts:
             for kind, id_ in found.uses:
                 await self._release(Unrecorded(), found.account, kind, id_, owner)
             await self._bucket.delete(_of_shoot(owner), entry.sequence)
+
+    async def take(self, run: Run, account: str, kind: str, id_: str, user: str) -> bool:
+        """Make an existing object that of this user alone. False if it is another's, or does not exist."""
+        one = (await self.existing(run, account, [Reference(kind, id_, "")])).get((kind, id_))
+        if one is None or (not one.shared and one.used_by not in ("", user)):
+            return False
+        await self._claim(run.recorder, account, kind, id_, user)
+        return True
+
+    async def release(self, run: Run, account: str, kind: str, id_: str, user: str) -> None:
+        """End the use of an existing object by this user."""
+        await self._release(run.recorder, account, kind, id_, user)
 
     async def _claim(self, calls: Calls, account: str, kind: str, id_: str, owner: str) -> None:
         def user(found: CloudObject | None) -> str:

@@ -15,6 +15,10 @@ Form = Callable[[str], Any]
 Kinds = Mapping[str, Mapping[str, Form]]
 """The kinds of a cloud, each with its properties and their forms."""
 
+IMAGE, RESERVATION = "image", "reservation"
+OF_ALL: Kinds = {IMAGE: {}}
+"""What every cloud has: images that no CloudProfile lists."""
+
 _LONGEST_ID, _LONGEST = 300, 1_000
 _NAME = re.compile(r"[a-z0-9-]+")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")

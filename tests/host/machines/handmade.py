@@ -21,7 +21,7 @@ def make(world: ShootWorld, machine: str, data: str) -> None:
     pods = world.sandbox.api.read(world.pods())["items"]
     image, home = pods[0]["spec"]["containers"][0]["image"], world.shoot.technical_id
     nowhere = SecretName(home, "none")
-    plan = MachinePlan(home, machine, world.shoot.machines, ProviderSpec(image), nowhere, nowhere)
+    plan = MachinePlan(home, machine, world.shoot.machines, ProviderSpec(image), nowhere, nowhere, "")
     secret, pod = (
         manifests.user_data_secret(plan, "", data.encode()),
         manifests.pod(plan, docker_socket=False),

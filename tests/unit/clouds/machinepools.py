@@ -49,7 +49,7 @@ def site_of(found: Given) -> Site:
         used_images=found.get("used", []),
         dependencies=found.get("dependencies", []),
         ssh_public_key="ssh-rsa AAAA",
-        project="my-project",
+        credentials={"project": "my-project"},
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clouds import table
-from clouds.frame.operator import faults
+from clouds.frame.operator import existing, faults
 from clouds.frame.operator.faults import SetFault
 
 QUOTA, DEPENDENCIES = "ERR_INFRA_QUOTA_EXCEEDED", "ERR_INFRA_DEPENDENCIES"
@@ -55,7 +55,8 @@ def test_the_page_names_each_kind_that_can_be_added() -> None:
     page = (Path(__file__).parents[3] / "docs" / "clouds.md").read_text()
     rows = re.findall(r"^\| *\w* \| `([a-z-]+)`[^|]*\|([^|]*)\|$", page, re.MULTILINE)
     named = [(kind, re.findall(r"`(\w+)`", properties)) for kind, properties in rows]
-    kinds = [one for cloud in table.TYPES for one in table.cloud(cloud).existing.items()]
+    kinds = [*existing.OF_ALL.items()]
+    kinds += [one for cloud in table.TYPES for one in table.cloud(cloud).existing.items()]
     assert sorted(named) == sorted((kind, list(forms)) for kind, forms in kinds)
 
 

@@ -322,4 +322,4 @@ async def _claim(api: MachineApi) -> None:
     nothing, clusters = cast(Any, None), cast(Any, api)
     ref = ObjectRef(RUNTIME, MACHINES.id, "shoot--l--d", "a")
     run = MachineRun(Request(ref, Wish(reason=Reason.RETRY), api, nothing), claimed(), NOW)
-    await claim(TargetClusters(clusters, nothing).own_cluster(run.run), run)
+    await claim(TargetClusters(clusters, nothing).own_cluster(run.run), run, "machine-a")

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from clouds.frame import pools
+from clouds.frame.pools import Group
 from tests.support import workerexample as example
 from tests.support.cases import cases
 from tests.support.rules import rule
@@ -14,7 +16,6 @@ from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object, merge
 from workers.machines.worker import workerplan
-from workers.machines.worker.workerplan import Group
 
 NODE = "registry.local.gardener.cloud:5001/local-skaffold_gardener-extension-provider-local_node:v1.0.0"
 
@@ -70,9 +71,8 @@ def test_a_changed_capacity_changes_the_class_under_its_name() -> None:
 @rule("A6-R6")
 def test_a_pool_of_addresses_is_named_for_each_family() -> None:
     asked = worker(pool())
-    [group] = example.groups(asked)
-    spec = workerplan.machine_class(group, example.site(asked, "IPv6", "IPv4"))["providerSpec"]
-    assert spec == {
+    [group] = example.groups(asked, None, "IPv6", "IPv4")
+    assert workerplan.machine_class(group, example.site(asked))["providerSpec"] == {
         "image": example.IMAGE,
         "ipPoolNameV4": f"shoot-machine-pods-{example.TECHNICAL_ID}-ipv4",
         "ipPoolNameV6": f"shoot-machine-pods-{example.TECHNICAL_ID}-ipv6",
@@ -83,10 +83,9 @@ def test_a_pool_of_addresses_is_named_for_each_family() -> None:
 def test_a_setting_adds_resources_zone_and_volumes() -> None:
     disks = [{"name": "data", "size": "5Gi"}]
     asked = worker(pool(volume={"size": "20Gi"}, dataVolumes=disks, zones=["a"]))
-    [group] = example.groups(asked)
-    plain = workerplan.machine_class(group, example.site(asked))["providerSpec"]
-    assert plain.keys() == {"image", "ipPoolNameV4", "namespace"}
-    spec = workerplan.machine_class(group, example.site(asked, resources=True))["providerSpec"]
+    [plain], [group] = example.groups(asked), example.groups(asked, resources=True)
+    assert plain.provider_spec.keys() == {"image", "ipPoolNameV4", "namespace"}
+    spec = group.provider_spec
     amounts = {"cpu": "1", "memory": "8Gi"}
     assert spec["resources"] == {"requests": amounts, "limits": amounts}
     assert spec["zone"] == "a"
@@ -152,7 +151,7 @@ def test_pools_are_bounded_and_have_unique_names(asked: Object, words: str) -> N
     ("A6-R8-three-zones", 7, [3, 2, 2]),
 )
 def test_the_first_zones_get_more(size: int, shares: list[int]) -> None:
-    assert [workerplan.share(zone, size, len(shares)) for zone in range(len(shares))] == shares
+    assert [pools.share(zone, size, len(shares)) for zone in range(len(shares))] == shares
 
 
 SCALED = worker(pool(minimum=2, maximum=5))

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from clouds.frame import pools
 from tests.support import workerexample as example
 from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
 from windowbox.models.gardener.worker import UsedImage, WorkerPool
-from workers.machines.worker import workerplan
+from workers.machines.worker import localmachines
 
 ROTATED = "2026-08-21T10:00:00Z"
 
@@ -25,6 +26,11 @@ def big(version: str = "1.0.0", **more: Any) -> WorkerPool:
     return parsed("big", machineImage={"name": "local", "version": version}, **more)
 
 
+def class_hash(pool: WorkerPool, shoot: dict[str, Any] | None = None) -> str:
+    site = pools.Site(namespace="x", region="local", infrastructure={}, shoot=shoot or {}, profile={})
+    return localmachines.class_hash(pool, site)
+
+
 def rotation(**rotated: Any) -> dict[str, Any]:
     return {"status": {"credentials": {"rotation": rotated}}}
 
@@ -32,14 +38,14 @@ def rotation(**rotated: Any) -> dict[str, Any]:
 @rule("A7", "A7-R2")
 def test_the_hash_of_a_rolling_pool_depends_on_its_secret_name_only() -> None:
     # gardenlet makes that name: here of the Kubernetes version, machine type, image and container runtime.
-    content = workerplan.combined(["1.35", "local", "local1.0.0", "containerd"])
+    content = pools.combined(["1.35", "local", "local1.0.0", "containerd"])
     agent = f"gardener-node-agent-small-{content[:16]}"
     assert agent == "gardener-node-agent-small-6af919d2b5e8f371"
-    assert workerplan.class_hash(parsed("small", nodeAgentSecretName=agent)) == "7dbbe"
+    assert class_hash(parsed("small", nodeAgentSecretName=agent)) == "7dbbe"
     changed: dict[str, Any] = {"machineType": "large", "zones": ["a"], "minimum": 0, "labels": {"a": "b"}}
     other = parsed("small", nodeAgentSecretName=agent, **changed)
-    assert workerplan.class_hash(other) == "7dbbe"
-    assert workerplan.combined([agent, "x"])[:5] == "7f2a1"
+    assert class_hash(other) == "7dbbe"
+    assert pools.combined([agent, "x"])[:5] == "7f2a1"
 
 
 RESERVED: dict[str, Any] = {"kubeletConfig": {"kubeReserved": {"cpu": "80m", "memory": "1Gi", "pid": "20k"}}}
@@ -60,18 +66,19 @@ RESERVED: dict[str, Any] = {"kubeletConfig": {"kubeReserved": {"cpu": "80m", "me
 def test_vectors_of_pools_that_are_updated_in_place(
     asked: WorkerPool, shoot: dict[str, Any], in_place: str, of_class: str
 ) -> None:
-    assert workerplan.in_place_hash(asked, shoot) == in_place
-    assert workerplan.class_hash(asked, in_place) == of_class
+    assert pools.in_place_hash(asked, shoot) == in_place
+    updated = asked.model_copy(update={"update_strategy": "AutoInPlaceUpdate"})
+    assert class_hash(updated, shoot) == of_class
 
 
 def test_a_pending_roll_out_of_a_pool_has_its_own_time() -> None:
     pending = [{"name": "other", "lastInitiationTime": "2026-01-01T00:00:00Z"}, {"name": "big"}]
     authorities = {"lastInitiationTime": ROTATED, "pendingWorkersRollouts": pending}
     shoot = rotation(certificateAuthorities=authorities)
-    assert workerplan.in_place_hash(big(), shoot) == workerplan.in_place_hash(big(), {})
+    assert pools.in_place_hash(big(), shoot) == pools.in_place_hash(big(), {})
     pending[1]["lastInitiationTime"] = ROTATED
     expected = rotation(certificateAuthorities={"lastInitiationTime": ROTATED})
-    assert workerplan.in_place_hash(big(), shoot) == workerplan.in_place_hash(big(), expected)
+    assert pools.in_place_hash(big(), shoot) == pools.in_place_hash(big(), expected)
 
 
 @cases(
@@ -86,22 +93,22 @@ def test_a_pending_roll_out_of_a_pool_has_its_own_time() -> None:
     ),
 )
 def test_kubelet_settings_in_the_hash(config: dict[str, Any] | None, parts: list[str]) -> None:
-    assert workerplan.kubelet_parts(big(kubeletConfig=config).kubelet_config) == parts
+    assert pools.kubelet_parts(big(kubeletConfig=config).kubelet_config) == parts
 
 
 @rule("A7-R1", "L22")
 def test_a_pool_without_the_name_of_its_secret_is_an_error() -> None:
     with pytest.raises(Malformed, match='missing node-agent secret name for worker pool "small"') as raised:
-        workerplan.class_hash(parsed("small", nodeAgentSecretName=None))
+        class_hash(parsed("small", nodeAgentSecretName=None))
     assert raised.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
 
 
 def test_a_version_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(Malformed, match=r"failed to parse kubernetes version 'new'.*kubernetesVersion"):
-        workerplan.in_place_hash(big(kubernetesVersion="new"), {})
+        pools.in_place_hash(big(kubernetesVersion="new"), {})
     shoot = {"spec": {"kubernetes": {"version": "1.35.0"}}}
-    found = workerplan.in_place_hash(big(kubernetesVersion=None), shoot)
-    assert found == workerplan.in_place_hash(big(kubernetesVersion="1.35.9"), {})
+    found = pools.in_place_hash(big(kubernetesVersion=None), shoot)
+    assert found == pools.in_place_hash(big(kubernetesVersion="1.35.9"), {})
 
 
 CAPABILITIES = [
@@ -132,7 +139,7 @@ def remembered(*used: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def found(profile: dict[str, Any], status: dict[str, Any] | None = None) -> str:
-    return workerplan.used_image(POOL, example.parsed(profile), worker(pool(), status=status)).image
+    return localmachines.used_image(POOL, example.parsed(profile), worker(pool(), status=status)).image
 
 
 @cases(
@@ -206,10 +213,10 @@ def test_a_status_that_cannot_be_decoded_is_an_error() -> None:
 def test_each_image_in_use_is_reported_once() -> None:
     one = UsedImage(name="a", version="1", image="x")
     other = UsedImage(name="b", version="1", image="y")
-    reported = workerplan.provider_status([one, other, one], example.parsed(example.profile()))
+    reported = localmachines.provider_status([one, other, one], example.parsed(example.profile()))
     assert [image["name"] for image in reported["machineImages"]] == ["a", "b"]
     profile = example.parsed(flavored())
     arm = UsedImage(name="a", version="1", image="z", capabilities={"architecture": ["arm64"]})
     all_ = UsedImage(name="a", version="1", image="x", capabilities={"boot": ["plain", "secure"]})
-    reported = workerplan.provider_status([one, arm, all_], profile)
+    reported = localmachines.provider_status([one, arm, all_], profile)
     assert [image["image"] for image in reported["machineImages"]] == ["x", "z"]

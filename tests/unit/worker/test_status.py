@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from clouds.frame.pools import Group
 from tests.support import workerexample as example
 from tests.support.cases import cases
 from tests.support.rules import rule
@@ -20,9 +21,9 @@ from windowbox.models.extensions import TIMESTAMP
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef
 from workers.core import healthchecks
+from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.core.owned.targets import TargetCluster
 from workers.machines.worker import workeractuator, workerplan, workerrestoration, workerstate
-from workers.machines.worker.workerplan import Group
 from workers.machines.worker.workerstate import Failed, Machine, MachineSet, Observed, Pending, Verdict
 
 ASKED = worker(pool(minimum=2, maximum=2))
@@ -248,12 +249,14 @@ def test_the_status_of_the_example() -> None:
     [raw] = example.example("AP1.1")
     found = Object(raw)
     known = example.profile(("1.0.0", found.status["providerStatus"]["machineImages"][0]["image"]))
-    groups = example.groups(found, known)
+    plan = workerplan.plan(
+        found, ShootFacts(technical_id=example.TECHNICAL_ID), {"cloudProfile": {"spec": known}}
+    )
+    groups = plan.groups
     fresh = Object({**raw, "status": {}})
     reported = workerstate.machine_deployments(fresh, groups, NOW)["machineDeployments"]
     assert reported == found.status["machineDeployments"]
-    images = workerplan.provider_status((group.image for group in groups), example.parsed(known))
-    assert images == found.status["providerStatus"]
+    assert plan.provider_status == found.status["providerStatus"]
     there = {one["metadata"]["name"]: Object(one) for one in example.example("AP1.4")}
     hashes = workerstate.in_place_hashes(fresh, groups, there)
     assert hashes == {"inPlaceUpdates": found.status["inPlaceUpdates"]}

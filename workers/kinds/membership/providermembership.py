@@ -35,6 +35,8 @@ def secret_of(ref: ObjectRef, object: Object) -> SecretKey | None:
         return None  # other programs serve it
     found: Any = {"name": row.credentials}
     if row.credentials_of:
+        if object.raw.get("provider") != "local":
+            return None  # the Secret has credentials of a cloud
         found = object.raw.get(row.credentials)
     elif row.credentials.startswith("spec."):
         found = object.spec.get(row.credentials.removeprefix("spec."))

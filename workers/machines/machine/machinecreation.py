@@ -16,6 +16,7 @@ from workers.core.owned.targets import TargetCluster, TargetClusters, concurrent
 from workers.machines import names
 from workers.machines.machine import machinemanifests as manifests
 from workers.machines.machine import machinespecs
+from workers.machines.machine.cloudmachines import CloudMachines
 from workers.machines.machine.machinespecs import MachinePlan, SecretName
 from workers.machines.machine.machinestatus import MachineRun
 from workers.machines.machine.machineviews import ProviderClusters, Shoots
@@ -31,22 +32,23 @@ class MachineCreation:
     shoots: Shoots
     settings: MachineSettings
     providers: ProviderClusters
-
-    async def plan(self, run: MachineRun) -> MachinePlan:
-        """The objects that the Machine's class asks for."""
-        return machinespecs.plan(run.machine, await _class(run))
+    clouds: CloudMachines
 
     async def place(self, run: MachineRun) -> tuple[str, SecretName]:
         """Where the Machine's Pod is: its namespace, and the Secret that leads to its cluster.
 
-        Reads fewer fields than `plan`: a class that became invalid later must not block a deletion.
+        Reads fewer fields than a creation: a class that became invalid later must not block a deletion.
         """
         found = await _class(run)
+        if self.clouds.cloud_of(found):
+            return self.clouds.place(run)
         return machinespecs.pod_namespace(run.machine, found), machinespecs.credentials(found)
 
     async def ensure(self, run: MachineRun) -> None:
         """Create the objects of the Machine. Existing ones are only completed."""
-        plan = await self.plan(run)
+        found = await _class(run)
+        cloud = self.clouds.cloud_of(found)
+        plan = await self.clouds.plan(run, found, cloud) if cloud else machinespecs.plan(run.machine, found)
         shoot = await self.shoots.target(run.ref, run.recorder)
         source = ObjectRef(run.ref.cluster, SECRETS.id, plan.user_data.namespace, plan.user_data.name)
         where = f"Secret {source.namespace}/{source.name}"
@@ -57,7 +59,11 @@ class MachineCreation:
             return manifests.asks_for_token(content)
 
         asks = bool(await run.recorder.call("user data", None, asks_for_token))
-        await claim(self.targets.own_cluster(run.run), run)
+        await claim(self.targets.own_cluster(run.run), run, plan.provider_id)
+        if cloud:
+            await self.clouds.reserve(run, found, cloud)
+        if plan.never_created:
+            return
         async with self.targets.provider(run.run, *plan.credentials) as provider:
             self.providers.note(run, plan.credentials, provider.cluster)
             target = dataclasses.replace(provider, manager=MANAGER)
@@ -68,6 +74,18 @@ class MachineCreation:
                     f"namespace {plan.namespace} is missing in the provider cluster: "
                     "its Infrastructure makes it"
                 ) from error
+
+    async def check_deletion(self, run: MachineRun) -> None:
+        """Raise the error of a cloud that does not delete the machine now."""
+        found = await _class(run)
+        if cloud := self.clouds.cloud_of(found):
+            await self.clouds.check_deletion(run, found, cloud)
+
+    async def release(self, run: MachineRun) -> None:
+        """Give back what a cloud has reserved for the Machine."""
+        found = await _class(run)
+        if cloud := self.clouds.cloud_of(found):
+            await self.clouds.release(run, found, cloud)
 
     async def _create(
         self,
@@ -149,7 +167,7 @@ async def _class(run: MachineRun) -> Object:
     return found
 
 
-async def claim(own: TargetCluster, run: MachineRun) -> None:
+async def claim(own: TargetCluster, run: MachineRun, provider_id: str) -> None:
     """Put finalizer, node and providerID on the Machine, before anything is created for it."""
     machine, pod = run.machine, names.pod(run.ref.name)
     metadata: dict[str, Any] = {}
@@ -159,7 +177,9 @@ async def claim(own: TargetCluster, run: MachineRun) -> None:
         metadata["labels"] = {machinekeys.NODE: pod}
     if not machine.annotations.get(machinekeys.PRIORITY):
         metadata["annotations"] = {machinekeys.PRIORITY: machinekeys.USUAL_PRIORITY}
-    spec = {} if machine.spec.get("providerID") else {"providerID": pod}
+    # MachineSets, which do not know the cloud, write the name of the Pod.
+    spec = {"providerID": provider_id} if machine.spec.get("providerID") in (None, "", pod) else {}
+    spec = {name: value for name, value in spec.items() if machine.spec.get(name) != value}
     if not metadata and not spec:
         # The bus may not show yet that the Machine was deleted. A write would conflict; here a read decides.
         live = await own.live(MACHINES, run.ref.namespace, run.ref.name)

@@ -13,7 +13,7 @@ from windowbox.errors import PermanentError, TransientError, Waiting
 from windowbox.models import machinekeys, refs
 from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import OperationState, Phase
-from windowbox.models.objects import Object, mappings
+from windowbox.models.objects import Object, mappings, merge
 from windowbox.models.refs import ObjectRef
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core.owned.targets import TargetCluster, TargetClusters
@@ -172,10 +172,14 @@ class MachineJoining:
     async def _sync(self, run: MachineRun, shoot: TargetCluster, node: Object) -> None:
         """Write what the Machine and its class ask for to the node, unless two Machines claim it."""
         patch, capacity = machinenodes.sync_patch(run.machine, node), None
+        labels: dict[str, str] = {}
         if name := machinespecs.class_name_or_none(run.machine):
             ref = ObjectRef(run.ref.cluster, refs.MACHINE_CLASSES.id, run.ref.namespace, name)
             if found := await run.recorder.read(ref):
                 capacity = machinenodes.capacity_patches(found, node)
+                labels = self.creation.clouds.labels(run, found)
+        if labels:
+            patch = merge(patch, machinenodes.cloud_patch(node, await self._provider_id(run), labels)) or None
         if not (patch or capacity):
             return
         if await self.views.claimants(node.name, run.ref.namespace, run.recorder) > 1:
@@ -186,6 +190,16 @@ class MachineJoining:
             # The status first: the annotation says that it was written.
             await shoot.strategic_merge(refs.NODES, "", node.name, capacity[0], part="status")
             await shoot.strategic_merge(refs.NODES, "", node.name, capacity[1])
+
+    async def _provider_id(self, run: MachineRun) -> str:
+        """The id that the creation has given the Machine; empty if it has none."""
+        found, pod = run.machine, names.pod(run.ref.name)
+        if found.spec.get("providerID") in (None, "", pod):
+            # The bus may still show what its MachineSet wrote, and a node's id never changes.
+            own = self.targets.own_cluster(run.run)
+            found = await own.live(refs.MACHINES, run.ref.namespace, run.ref.name) or found
+        id_ = str(found.spec.get("providerID") or "")
+        return "" if id_ == pod else id_
 
     async def _waiting(
         self, run: MachineRun, shoot: TargetCluster, pod: Object | None, node: Object | None, verdict: Verdict

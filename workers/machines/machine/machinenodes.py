@@ -9,7 +9,7 @@ from typing import Any
 
 from windowbox.models import machinekeys
 from windowbox.models.extensions import instant, spelled
-from windowbox.models.objects import Object, mapping, mappings
+from windowbox.models.objects import Object, mapping, mappings, merge
 from workers.machines.facts import node_taints
 from workers.machines.machine.machinespecs import QUANTITY
 
@@ -158,6 +158,16 @@ def sync_patch(machine: Object, node: Object) -> Patch | None:
         patch["metadata"]["resourceVersion"] = node.resource_version
         patch["spec"] = {"taints": taints}
     return patch
+
+
+def cloud_patch(node: Object, provider_id: str, labels: Mapping[str, str]) -> Patch:
+    """The strategic merge patch that a cloud controller makes; empty if nothing differs."""
+    changes: Patch = {}
+    if missing := {name: value for name, value in labels.items() if node.labels.get(name) != value}:
+        changes["metadata"] = {"labels": missing}
+    if provider_id and not node.spec.get("providerID"):  # it never changes
+        changes["spec"] = {"providerID": provider_id}
+    return merge(changes, {"metadata": {"uid": node.uid}}) if changes else {}
 
 
 def capacity_patches(machine_class: Object, node: Object) -> tuple[Patch, Patch] | None:

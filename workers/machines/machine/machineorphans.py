@@ -18,6 +18,7 @@ from windowbox.models import machinekeys, refs
 from windowbox.models.extensions import OPERATION, instant
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import ObjectRef, Resource
+from windowbox.settings.cloudsettings import CloudSettings
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
 from workers.core.lifecycle.actuators import Run
@@ -40,6 +41,7 @@ class Orphans:
     targets: TargetClusters
     views: MachineViews
     settings: MachineSettings
+    clouds: CloudSettings
 
     async def pods_of_deleted(self, machine: ObjectRef, recorder: Recorder) -> Outcome:
         """Delete the Pods of a Machine that is gone: some are left if a person removed its finalizer."""
@@ -64,7 +66,7 @@ class Orphans:
         if await own.cached(refs.NAMESPACES, "", machine.namespace) is None:
             return Ignored("its control plane is in another cluster, or gone")
         await self.views.require_listed(machine.cluster, recorder)
-        owners = await _owners(own, machine.namespace)
+        owners = await _owners(own, machine.namespace, self.clouds)
         if await _is_moving(own, machine.namespace, owners):
             return _moving()
         if why := await _reason_to_keep(own, machine, owners):
@@ -119,7 +121,7 @@ class Orphans:
         self, ref: ObjectRef, node: Object, machine: ObjectRef, own: TargetCluster, now: datetime
     ) -> Outcome | None:
         """Delete the node of a machine that is gone, and its Pods. None if it may belong to somebody else."""
-        owners = await _owners(own, machine.namespace)
+        owners = await _owners(own, machine.namespace, self.clouds)
         if await _is_moving(own, machine.namespace, owners):
             return _moving()
         if await _reason_to_keep(own, machine, owners):
@@ -139,7 +141,8 @@ class Orphans:
 
 async def are_leaving(own: TargetCluster, namespace: str) -> bool:
     """Whether the machines of a namespace are being handed over to another seed."""
-    return await _is_moving(own, namespace, await _listed(own, refs.WORKERS, namespace), leaves)
+    found = await _listed(own, refs.WORKERS, namespace, CloudSettings())
+    return await _is_moving(own, namespace, found, leaves)
 
 
 async def _is_moving(
@@ -175,24 +178,28 @@ async def _reason_to_keep(own: TargetCluster, machine: ObjectRef, owners: list[d
     return ""
 
 
-async def _owners(own: TargetCluster, namespace: str) -> list[dict[str, Any]]:
+async def _owners(own: TargetCluster, namespace: str, clouds: CloudSettings) -> list[dict[str, Any]]:
     """The Workers and MachineClasses of a control plane: they make machines ours."""
     return [
-        *await _listed(own, refs.WORKERS, namespace),
-        *await _listed(own, refs.MACHINE_CLASSES, namespace),
+        *await _listed(own, refs.WORKERS, namespace, clouds),
+        *await _listed(own, refs.MACHINE_CLASSES, namespace, clouds),
     ]
 
 
-async def _listed(own: TargetCluster, resource: Resource, namespace: str) -> list[dict[str, Any]]:
+async def _listed(
+    own: TargetCluster, resource: Resource, namespace: str, clouds: CloudSettings
+) -> list[dict[str, Any]]:
     """The operations of a kind's objects in the namespace, and the Secrets that lead to their machines."""
 
     async def list_operations() -> list[dict[str, Any]]:
         api, found = await own.connection.api(), []
         async for one in api.objects(resource._replace(within=namespace)):
             ref = mapping(one.raw.get("credentialsSecretRef") or one.spec.get("secretRef"))
-            secret = (
+            secret: tuple[str, ...] | None = (
                 (str(ref.get("namespace") or one.namespace), str(ref["name"])) if ref.get("name") else None
             )
+            if str(one.raw.get("provider") or one.spec.get("type")).lower() in clouds.types:
+                secret = (clouds.provider_secret.namespace, clouds.provider_secret.name)
             found.append(
                 {
                     "name": one.name,

@@ -14,10 +14,12 @@ from windowbox.models import machinekeys
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, RUNTIME, SECRETS, ObjectRef
+from workers.core.cloudaccounts import CloudAccounts
 from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
 from workers.machines import names
 from workers.machines.machine import machinenodes, machinespecs, machinestatus, reasons
+from workers.machines.machine.cloudmachines import CloudMachines
 from workers.machines.machine.machinereconciler import MachineReconciler
 from workers.machines.machine.machineviews import (
     JoinWatch,
@@ -119,11 +121,20 @@ def enabled(common: Common) -> bool:
     return common.kinds.machines.mode != "off"
 
 
+def reconciler(common: Common, views: MachineViews) -> MachineReconciler:
+    machines, accounts = common.kinds.machines, CloudAccounts(common.bus, common.clusters)
+    return MachineReconciler(
+        common.targets,
+        Shoots(common.registry, common.targets, views),
+        views,
+        machines,
+        ProviderClusters(common.targets),
+        CloudMachines(common.targets, accounts, common.kinds.clouds, machines.resources),
+    )
+
+
 async def assembled(common: Common, row: Served) -> Parts:
     bus, work, views = common.bus, common.work, MachineViews(common.bus)
-    shoots = Shoots(common.registry, common.targets, views)
-    providers = ProviderClusters(common.targets)
-    reconciler = MachineReconciler(common.targets, shoots, views, common.kinds.machines, providers)
     queue = Queue(bus, row.pool)
     joins = JoinWatch(common.registry, views, queue)
 
@@ -136,7 +147,7 @@ async def assembled(common: Common, row: Served) -> Parts:
         pool=Pool(
             bus,
             row.pool,
-            ReconcileHandler(bus, common.clusters, reconciler, views.complete),
+            ReconcileHandler(bus, common.clusters, reconciler(common, views), views.complete),
             concurrency=work.concurrency,
             ack_wait=work.ack_wait,
             sharing=control_plane,

@@ -31,6 +31,7 @@ from workers.core.reconcile import Request
 from workers.core.reports import with_report
 from workers.machines import names
 from workers.machines.machine import machinespecs, machinestatus, nodedrain, reasons
+from workers.machines.machine.cloudmachines import CloudMachines
 from workers.machines.machine.machinecreation import MachineCreation
 from workers.machines.machine.machinejoining import MachineJoining
 from workers.machines.machine.machinemanifests import may_be_of
@@ -60,14 +61,15 @@ class MachineReconciler:
         views: MachineViews,
         settings: MachineSettings,
         providers: ProviderClusters,
+        clouds: CloudMachines,
     ) -> None:
         self._targets = targets
         self._shoots = shoots
         self._settings = settings
-        self._creation = MachineCreation(targets, shoots, settings, providers)
+        self._creation = MachineCreation(targets, shoots, settings, providers, clouds)
         preserving = Preserving(targets, settings)
         self._joining = MachineJoining(targets, settings, views, self._creation, providers, preserving)
-        self._orphans = Orphans(targets, views, settings)
+        self._orphans = Orphans(targets, views, settings, clouds.settings)
         self._finalizers = Finalizers(targets, views)
 
     async def reconcile(self, request: Request) -> Outcome:
@@ -126,8 +128,8 @@ class MachineReconciler:
             if pod is not None and not pod.deleting and reasons.has_ended(pod):
                 # The Pod is recreated once it is gone.
                 await run.report_reason(reasons.reason(reasons.Facts(pod)))
-                plan = await self._creation.plan(run)
-                async with self._targets.provider(run.run, *plan.credentials) as target:
+                _, credentials = await self._creation.place(run)
+                async with self._targets.provider(run.run, *credentials) as target:
                     await target.remove(PODS, pod.namespace, pod.name, grace=0, uid=pod.uid)
                 raise Waiting("waiting for the Pod that has ended to be gone")
             if pod is None or pod.deleting:
@@ -184,6 +186,7 @@ class MachineReconciler:
             await self._report_deleting(run, machinestatus.DELETING)
             gone = False
             if not pod.deleting:
+                await self._creation.check_deletion(run)
                 forced = str(run.machine.labels.get(machinekeys.FORCE_DELETION, "")).lower() == "true"
                 grace = 0 if forced else _GRACE
                 async with self._targets.provider(run.run, *credentials) as provider:
@@ -197,6 +200,7 @@ class MachineReconciler:
             except WindowboxError:
                 if not self._drain_mode(run, None).machine_too:
                     raise
+        await self._creation.release(run)
         await self._remove_finalizer(run)
         return Done("deleted")
 

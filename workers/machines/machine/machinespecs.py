@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from clouds.frame.machineclasses import Instance
 from windowbox.errors import Malformed
 from windowbox.models import durations
 from windowbox.models.objects import Object
 from windowbox.settings.kindsettings import MachineSettings
+from workers.machines import names
 
 _PROVIDER = "local"
 _CLASS = "MachineClass"
@@ -18,6 +20,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _IMAGE = re.compile(r"[!-~]{1,1024}")
 _ZONE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_OPTIONAL_ZONE = re.compile(rf"({_ZONE.pattern})?")
 QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _RESOURCE = re.compile(r"[a-z0-9]([a-zA-Z0-9./-]{0,250}[a-zA-Z0-9])?")
 _VOLUME = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
@@ -65,6 +68,9 @@ class MachinePlan:
     provider: ProviderSpec
     user_data: SecretName
     credentials: SecretName
+    provider_id: str
+    never_created: bool = False
+    """The cloud accepts what the class asks for, and never finishes it."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,10 @@ def plan(machine: Object, found: Object) -> MachinePlan:
     where = f"MachineClass {found.name}: "
     raw = found.raw
     if raw.get("provider") != _PROVIDER:
-        raise Malformed(f"{where}provider is {_shown(raw.get('provider'))}: set it to {_PROVIDER}")
+        raise Malformed(
+            f"{where}provider is {_shown(raw.get('provider'))}: set it to {_PROVIDER}, or "
+            "list its cloud in the setting clouds.types"
+        )
     # The driver does not need the node template, but the cluster autoscaler cannot work without it.
     template = _mapping(f"{where}nodeTemplate", raw.get("nodeTemplate"))
     capacity = _mapping(f"{where}nodeTemplate.capacity", template.get("capacity"))
@@ -120,7 +129,7 @@ def plan(machine: Object, found: Object) -> MachinePlan:
         ip_pool_v4=_optional(f"{at}.ipPoolNameV4", spec.get("ipPoolNameV4"), _NAME, "the name of an IPPool"),
         ip_pool_v6=_optional(f"{at}.ipPoolNameV6", spec.get("ipPoolNameV6"), _NAME, "the name of an IPPool"),
         zone=_optional(f"{at}.zone", spec.get("zone"), _ZONE, "the name of a zone"),
-        resources=_resources(f"{at}.resources", spec.get("resources")),
+        resources=resources(f"{at}.resources", spec.get("resources")),
         volumes=_volumes(f"{at}.volumes", spec.get("volumes")),
     )
     return MachinePlan(
@@ -128,9 +137,23 @@ def plan(machine: Object, found: Object) -> MachinePlan:
         machine=machine.name,
         namespace=provider.namespace or machine.namespace,
         provider=provider,
-        user_data=_secret(f"{where}secretRef", raw.get("secretRef"), found.namespace),
+        user_data=user_data(found),
         credentials=credentials(found),
+        provider_id=names.pod(machine.name),
     )
+
+
+def check_instance(where: str, one: Instance) -> None:
+    """Raise Malformed unless the fields of a class of a cloud fit into labels and ids."""
+    for field, value, form in (
+        ("machine type", one.type, _ZONE),
+        ("region", one.region, _ZONE),
+        ("zone", one.zone, _OPTIONAL_ZONE),
+        ("image", one.image, _IMAGE),
+    ):
+        _text(f"{where}: {field}", value, form, f"the {field} of the cloud")
+    if max(len(one.reservations), len(one.sources)) > _MOST:
+        raise Malformed(f"{where} lists more than {_MOST} reservations or images: remove some")
 
 
 def pod_namespace(machine: Object, found: Object) -> str:
@@ -141,8 +164,14 @@ def pod_namespace(machine: Object, found: Object) -> str:
     return named or machine.namespace
 
 
+def user_data(found: Object) -> SecretName:
+    """The Secret with the user data of machines of a class."""
+    where = f"MachineClass {found.name}: secretRef"
+    return _secret(where, found.raw.get("secretRef"), found.namespace)
+
+
 def credentials(found: Object) -> SecretName:
-    """The Secret with the kubeconfig of the provider cluster."""
+    """The Secret with the kubeconfig of the provider cluster, or with credentials of the cloud."""
     where = f"MachineClass {found.name}: credentialsSecretRef"
     return _secret(where, found.raw.get("credentialsSecretRef"), found.namespace)
 
@@ -199,11 +228,11 @@ def _secret(field: str, raw: Any, home: str) -> SecretName:
     return SecretName(home, name)
 
 
-def _resources(field: str, raw: Any) -> Mapping[str, Mapping[str, str]] | None:
+def resources(field: str, raw: Any) -> Mapping[str, Mapping[str, str]] | None:
     if raw is None:
         return None
     given = _mapping(field, raw)
-    resources: dict[str, Mapping[str, str]] = {}
+    found: dict[str, Mapping[str, str]] = {}
     for kind in ("requests", "limits"):
         if not given.get(kind):
             continue
@@ -213,10 +242,10 @@ def _resources(field: str, raw: Any) -> Mapping[str, Mapping[str, str]] | None:
             raise Malformed(f"{at} has {len(amounts)} entries: {_MOST} at most")
         for name in amounts:
             _text(f"{at} has a name that", name, _RESOURCE, "the name of a resource such as cpu")
-        resources[kind] = {
+        found[kind] = {
             name: _text(f"{at}.{name}", str(value), QUANTITY, "a quantity") for name, value in amounts.items()
         }
-    return resources
+    return found
 
 
 def _volumes(field: str, raw: Any) -> tuple[Volume, ...]:

@@ -41,7 +41,7 @@ _REPORTS, _WITHIN = 10, 60.0
 _TIMES = "reports about the node"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _LONGEST_DRAIN_PAUSE = 20.0
-_QUOTA = "ERR_INFRA_QUOTA_EXCEEDED"
+_EXHAUSTED = frozenset(("ERR_INFRA_QUOTA_EXCEEDED", "ERR_INFRA_RESOURCES_DEPLETED"))
 
 
 def current(machine: Object) -> Mapping[str, Any]:
@@ -91,7 +91,7 @@ def operation(type: str, state: str, description: str, at: str, code: str | None
 
 def error_code(error: WindowboxError) -> str:
     """The code of machine-controller-manager for an error (B5)."""
-    if _QUOTA in error.codes:
+    if not _EXHAUSTED.isdisjoint(error.codes):
         return "ResourceExhausted"
     match error:
         case Malformed():

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from bus.transport.connection import Bus
+from clouds import table
+from clouds.frame.pools import Group
 from windowbox.errors import Conflict, Malformed, TransientError, Waiting
 from windowbox.models import machinekeys as keys
 from windowbox.models.gardener.worker import WorkerPool
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import (
     DEPLOYMENTS,
     MACHINE_CLASSES,
@@ -23,8 +25,10 @@ from windowbox.models.refs import (
     WORKERS,
     ObjectRef,
 )
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock, healthchecks
+from workers.core.cloudaccounts import CloudAccounts
 from workers.core.healthchecks import Result
 from workers.core.lifecycle import shootfacts, statuses
 from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
@@ -33,7 +37,7 @@ from workers.core.owned.manifests import Manifest
 from workers.core.owned.targets import TargetCluster, TargetClusters, in_batches
 from workers.machines.facts import number
 from workers.machines.worker import workerplan, workerstate
-from workers.machines.worker.workerplan import Group, Plan
+from workers.machines.worker.workerplan import Plan
 from workers.machines.worker.workerrestoration import Restoration
 from workers.machines.worker.workerstate import Failed, Machine, Observed, Pending
 
@@ -52,6 +56,7 @@ KIND = Kind(
         ),
     ),
     classes=frozenset({"shoot"}),
+    clouds={cloud: cloud for cloud in CLOUD_TYPES},
     deadline=300.0,
     strips_all_finalizers=False,
 )
@@ -83,10 +88,12 @@ class WorkerActuator(Actuator):
         bus: Bus,
         targets: TargetClusters,
         settings: MachineSettings,
+        accounts: CloudAccounts,
         conditions: Literal["short", "long"] = "short",
     ) -> None:
         self._bus = bus
         self._targets = targets
+        self._accounts = accounts
         self._with_resources = settings.resources
         self._ours = settings.mode == "full"
         """windowbox serves MachineDeployments; otherwise Gardener's machine-controller-manager does."""
@@ -152,8 +159,26 @@ class WorkerActuator(Actuator):
         shoot = shootfacts.facts(cluster)
         if not shoot.technical_id:
             shoot = shoot_of(run)
-        plan = workerplan.plan(run.object, shoot, cluster.spec, with_resources=self._with_resources)
+        plan = workerplan.plan(
+            run.object,
+            shoot,
+            cluster.spec,
+            with_resources=self._with_resources,
+            credentials=await self._credentials(run),
+        )
         return plan, await workerstate.observe(self._bus, run)
+
+    async def _credentials(self, run: Run) -> Mapping[str, str] | None:
+        """What classes of a cloud may contain of its Secret; None for type local."""
+        if run.object.spec.get("type") not in CLOUD_TYPES:
+            return None
+        cloud, secret = table.cloud(str(run.object.spec["type"])), mapping(run.object.spec.get("secretRef"))
+        if cloud.account is None:
+            raise Malformed(f"spec.type {cloud.type!r} is checked, but not emulated yet: use another type")
+        if not secret.get("name"):
+            raise Malformed("spec.secretRef.name is not set: name the Secret with the cloud's credentials")
+        namespace = str(secret.get("namespace") or run.ref.namespace)
+        return (await self._accounts.account(run, cloud, namespace, str(secret["name"]))).shown
 
     async def _ensure(
         self, run: Run, plan: Plan, before: Observed, restoration: Restoration | None
@@ -300,7 +325,7 @@ class WorkerActuator(Actuator):
             run.dues.append((due, "unfinished health checks are repeated"))
         listed = {} if run.drift else workerstate.machine_deployments(run.object, plan.groups, now)
         patch = healthchecks.conditions_patch(run.object, results, now, hibernated=plan.hibernated)
-        return {**listed, "providerStatus": dict(plan.images), **patch}
+        return {**listed, "providerStatus": dict(plan.provider_status), **patch}
 
     async def _clean_up(self, target: TargetCluster, plan: Plan, before: Observed, status: Status) -> None:
         """Remove unwanted MachineDeployments: their machines served until the wanted ones were ready."""

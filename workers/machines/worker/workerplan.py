@@ -6,38 +6,27 @@ Pure functions.
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
+from clouds import table
+from clouds.frame import machineclasses, pools
+from clouds.frame.pools import Group
 from windowbox.errors import Malformed
 from windowbox.models import machinekeys as keys
-from windowbox.models.extensions import instant
-from windowbox.models.gardener import capabilities, cloudprofile
-from windowbox.models.gardener.capabilities import Known
-from windowbox.models.gardener.cloudconfig import explained
-from windowbox.models.gardener.cloudprofile import Capability, CloudProfileSpec, Version
-from windowbox.models.gardener.worker import (
-    ClusterAutoscaler,
-    KubeletConfig,
-    ProviderStatus,
-    UsedImage,
-    WorkerPool,
-    WorkerSpec,
-)
+from windowbox.models.gardener import cloudprofile
+from windowbox.models.gardener.cloudprofile import CloudProfileSpec
+from windowbox.models.gardener.worker import ClusterAutoscaler, WorkerPool, WorkerSpec
 from windowbox.models.machines import StrategyType
-from windowbox.models.objects import Object, mapping
+from windowbox.models.objects import Object, from_base64, mapping, mappings
 from windowbox.models.refs import MACHINE_CLASSES, MACHINE_DEPLOYMENTS, SECRETS
 from workers.core.lifecycle import actuators
 from workers.core.lifecycle.shootfacts import ShootFacts
-from workers.core.owned import ownerindex
 from workers.core.owned.manifests import Manifest, manifest
 from workers.machines.facts import number
+from workers.machines.worker import localmachines
 
 MOST_POOLS = 100
 MOST_ZONES = 32
@@ -57,39 +46,10 @@ class Site:
 
     namespace: str
     worker: str
-    technical_id: str
-    ip_families: tuple[str, ...]
+    provider: str
+    """Of its MachineClasses."""
     credentials: Mapping[str, str]
-    """The Secret with the kubeconfig of the provider cluster."""
-    region: str
-    with_resources: bool
-    """Whether machine Pods get the resources, zone and volumes of their machine type."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """The machines of one zone of a pool."""
-
-    pool: WorkerPool
-    zone: str
-    name: str
-    """Of its MachineDeployment."""
-    class_name: str
-    minimum: int
-    maximum: int
-    preserved: int
-    """The most failed machines that are preserved automatically."""
-    image: UsedImage
-    in_place_hash: str = ""
-
-    @property
-    def in_place(self) -> bool:
-        return self.pool.update_strategy in IN_PLACE
-
-    @property
-    def manual(self) -> bool:
-        """Whether a person chooses the nodes that are updated in place."""
-        return self.pool.update_strategy == "ManualInPlaceUpdate"
+    """The Secret with the kubeconfig of the provider cluster, or with credentials of the cloud."""
 
 
 @dataclass(frozen=True)
@@ -100,52 +60,82 @@ class Plan:
     groups: Sequence[Group]
     classes: Mapping[str, Manifest]
     """The MachineClasses by name."""
-    images: Mapping[str, Any]
-    """The images in use, as `status.providerStatus` lists them."""
+    provider_status: Mapping[str, Any]
+    """`status.providerStatus`, as a merge patch: the images in use, and what pools as a whole have."""
     hibernated: bool
 
 
-def plan(worker: Object, shoot: ShootFacts, cluster: Mapping[str, Any], *, with_resources: bool) -> Plan:
+def plan(
+    worker: Object,
+    shoot: ShootFacts,
+    cluster: Mapping[str, Any],
+    *,
+    with_resources: bool = False,
+    credentials: Mapping[str, str] | None = None,
+) -> Plan:
     """The plan for a Worker and the spec of its Cluster.
 
+    `credentials` are what classes of a cloud may contain of its Secret; None for type local.
     Raises Malformed, with field, value and remedy, if no machines can be made of the spec.
     """
     profile = cloudprofile.profile(cluster)
     spec = checked(worker, profile)
+    reported = worker.status.get("providerStatus")
+    at = pools.Site(
+        namespace=shoot.technical_id,
+        region=spec.region,
+        infrastructure=spec.infrastructure_provider_status or {},
+        shoot=mapping(cluster.get("shoot")),
+        profile=mapping(cluster.get("cloudProfile")),
+        used_images=mappings(mapping(reported).get("machineImages")),
+        ssh_public_key=_decoded(spec.ssh_public_key),
+        credentials=credentials or {},
+    )
+    if credentials is None:
+        families = shoot.ip_families
+        found = localmachines.plan(worker, spec, profile, at, families, with_resources=with_resources)
+    else:
+        cloud = table.cloud(spec.type)
+        assert cloud.machines
+        found = machineclasses.plan(cloud.type, cloud.machines, spec.pools, at)
+    in_place = {
+        pool.name: pools.in_place_hash(pool, at.shoot)
+        for pool in spec.pools
+        if pool.update_strategy in pools.IN_PLACE
+    }
+    groups = [replace(group, in_place_hash=in_place.get(group.pool.name, "")) for group in found.groups]
+    for group in groups:
+        _check_name(group)
     secret = spec.secret_ref
     site = Site(
         namespace=worker.namespace,
         worker=worker.name,
-        technical_id=shoot.technical_id,
-        ip_families=shoot.ip_families,
+        provider=found.provider,
         credentials={"name": secret.name or "", "namespace": secret.namespace or worker.namespace},
-        region=spec.region,
-        with_resources=with_resources,
     )
-    groups: list[Group] = []
-    for pool in spec.pools:
-        in_place = ""
-        if pool.update_strategy in IN_PLACE:
-            in_place = in_place_hash(pool, cluster.get("shoot") or {})
-        suffix, image = class_hash(pool, in_place), used_image(pool, profile, worker)
-        settings, zones = pool.machine_controller_manager, pool.zones or [site.region]
-        preserved = (settings.auto_preserve_failed_machine_max if settings else None) or 0
-        for index, zone in enumerate(zones):
-            # Gardener's names follow the index of the zone, not its name: other zones rename the deployments.
-            name = f"{site.technical_id}-{pool.name}-z{index + 1}"
-            if len(name) > LONGEST_NAME:
-                raise Malformed(
-                    f"name of pool {pool.name!r} in spec.pools: the name {name} of its MachineDeployment is "
-                    f"longer than {LONGEST_NAME} characters; shorten the name of the pool"
-                )
-            minimum, maximum, kept = (
-                share(index, size, len(zones)) for size in (pool.minimum, pool.maximum, preserved)
-            )
-            class_name = f"{name}-{suffix}"
-            groups.append(Group(pool, zone, name, class_name, minimum, maximum, kept, image, in_place))
     classes = {group.class_name: machine_class(group, site) for group in groups}
-    images = provider_status((group.image for group in groups), profile)
-    return Plan(site, groups, classes, images, shoot.hibernation_enabled)
+    return Plan(site, groups, classes, found.provider_status, shoot.hibernation_enabled)
+
+
+def _check_name(group: Group) -> None:
+    where = f"of pool {group.pool.name!r} in spec.pools"
+    if len(group.name) > LONGEST_NAME:
+        raise Malformed(
+            f"name {where}: the name {group.name} of its MachineDeployment is "
+            f"longer than {LONGEST_NAME} characters; shorten the name of the pool"
+        )
+    if not _NAME.fullmatch(group.name):
+        raise Malformed(
+            f"zones {where}: {group.zone!r:.80} cannot be a part of names: "
+            "use lower-case letters, digits and dashes"
+        )
+
+
+def _decoded(key: str | None) -> str:
+    try:
+        return from_base64(key or "").decode()
+    except ValueError as error:
+        raise Malformed("spec.sshPublicKey is not base64 of a text: encode the public key") from error
 
 
 def checked(worker: Object, profile: CloudProfileSpec) -> WorkerSpec:
@@ -154,7 +144,7 @@ def checked(worker: Object, profile: CloudProfileSpec) -> WorkerSpec:
     if len(spec.pools) > MOST_POOLS:
         raise Malformed(f"spec.pools has {len(spec.pools)} entries: there may be {MOST_POOLS}, remove some")
     if not spec.secret_ref.name:
-        raise Malformed("spec.secretRef.name is not set: name the Secret with the provider's kubeconfig")
+        raise Malformed("spec.secretRef.name is not set: name the Secret with the provider's credentials")
     names = [pool.name for pool in spec.pools]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise Malformed(f"spec.pools has two pools of the name {repeated!r:.80}: rename one of them")
@@ -170,11 +160,6 @@ def checked(worker: Object, profile: CloudProfileSpec) -> WorkerSpec:
     return spec
 
 
-def share(zone: int, size: int, zones: int) -> int:
-    """The part of `size` for the zone with this index. The first zones get the remainder."""
-    return size // zones + (1 if zone < size % zones else 0)
-
-
 def _check_pool(pool: WorkerPool, machine_types: set[str]) -> None:
     where = f"of pool {pool.name!r:.80} in spec.pools"
     if not _NAME.fullmatch(pool.name):
@@ -184,8 +169,6 @@ def _check_pool(pool: WorkerPool, machine_types: set[str]) -> None:
             f"machineType {where} is {pool.machine_type!r:.80}, which is not among spec.machineTypes of the "
             "CloudProfile: correct it, or add the type"
         )
-    if pool.node_template is None:
-        raise Malformed(f"nodeTemplate {where} is not set: give the capacity of its machines")
     if not 0 <= pool.minimum <= pool.maximum <= MOST_MACHINES:
         raise Malformed(
             f"minimum and maximum {where} are {pool.minimum} and {pool.maximum}: "
@@ -212,162 +195,6 @@ def _check_pool(pool: WorkerPool, machine_types: set[str]) -> None:
         )
 
 
-IN_PLACE = ("AutoInPlaceUpdate", "ManualInPlaceUpdate")
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(\.\d+)?([-+][0-9A-Za-z.+-]+)?")
-
-
-def combined(parts: Iterable[str]) -> str:
-    """The hash of several texts, in their order."""
-    digests = (hashlib.sha256(part.encode()).hexdigest() for part in parts)
-    return hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
-def class_hash(pool: WorkerPool, in_place: str = "") -> str:
-    """The suffix of the names of a pool's MachineClasses; `in_place` is its hash for in-place updates."""
-    if not pool.node_agent_secret_name:
-        raise Malformed(
-            f'missing node-agent secret name for worker pool "{pool.name}": '
-            f"set nodeAgentSecretName of pool {pool.name!r} in spec.pools"
-        )
-    # gardenlet hashes version, machine type, image and container runtime into the name of that Secret.
-    return combined([pool.node_agent_secret_name, *([in_place] if in_place else [])])[:5]
-
-
-def in_place_hash(pool: WorkerPool, shoot: Mapping[str, Any]) -> str:
-    """The hash of everything that in-place updates bring to nodes. `shoot` is that of the Cluster."""
-    of_shoot = mapping(mapping(shoot.get("spec")).get("kubernetes")).get("version")
-    version = pool.kubernetes_version or str(of_shoot or "")
-    found = _VERSION.fullmatch(version)
-    if not found:
-        raise Malformed(
-            f"failed to parse kubernetes version {version!r:.80} of worker pool {pool.name!r}: "
-            "set kubernetesVersion of the pool in spec.pools to a version such as 1.35.4"
-        )
-    parts = [f"{int(found[1])}.{int(found[2])}", pool.machine_image.version if pool.machine_image else ""]
-    rotations = mapping(mapping(mapping(shoot.get("status")).get("credentials")).get("rotation"))
-    for credential in ("certificateAuthorities", "serviceAccountKey"):
-        rotation = mapping(rotations.get(credential))
-        at = rotation.get("lastInitiationTime")
-        # A roll-out that is pending for this pool has a time of its own, which comes first.
-        pending = rotation.get("pendingWorkersRollouts")
-        for rollout in pending if isinstance(pending, list) else ():
-            if mapping(rollout).get("name") == pool.name:
-                at = mapping(rollout).get("lastInitiationTime")
-                break
-        if moment := instant(at):  # as Go prints a time
-            parts.append(moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC"))
-    return combined([*parts, *kubelet_parts(pool.kubelet_config)])[:16]
-
-
-def kubelet_parts(config: KubeletConfig | None) -> list[str]:
-    """The kubelet settings whose change needs an update, spelled as Gardener spells them."""
-    if config is None:
-        return []
-    parts = []
-    if (reserved := config.kube_reserved) is not None:
-        values = (reserved.cpu, reserved.memory, reserved.pid, reserved.ephemeral_storage)
-        parts.append("-".join("<nil>" if value is None else str(value) for value in values))
-    if (hard := config.eviction_hard) is not None:
-        thresholds = (
-            hard.image_fs_available,
-            hard.image_fs_inodes_free,
-            hard.memory_available,
-            hard.node_fs_available,
-            hard.node_fs_inodes_free,
-        )
-        parts.append("-".join(value or "" for value in thresholds))
-    if config.cpu_manager_policy is not None:
-        parts.append(config.cpu_manager_policy)
-    return parts
-
-
-_GROUP = "local.provider.extensions.gardener.cloud/v1alpha1"
-
-
-def used_image(pool: WorkerPool, profile: CloudProfileSpec, worker: Object) -> UsedImage:
-    """The image of a pool. One that the CloudProfile has lost is taken from the Worker's status."""
-    definitions = profile.machine_capabilities or []
-    machine = next(one for one in profile.machine_types or [] if one.name == pool.machine_type)
-    able = capabilities.defaulted(machine.capabilities, definitions)
-    asked = pool.machine_image
-    assert asked is not None  # the plan has checked it
-    reason = f"spec.providerConfig of the CloudProfile has no image {asked.name!r} {asked.version!r}"
-    listed = cloudprofile.config(profile).machine_images if profile.provider_config is not None else []
-    versions = (one for known in listed if known.name == asked.name for one in known.versions or [])
-    if entry := next((one for one in versions if one.version == asked.version), None):
-        try:
-            return _of_entry(entry, asked.name, able, definitions)
-        except Malformed as error:
-            reason = str(error)
-    reported, before = worker.status.get("providerStatus"), list[UsedImage]()
-    if isinstance(reported, Mapping):
-        try:
-            before = ProviderStatus.model_validate(reported).machine_images or []
-        except ValidationError as error:
-            what = f"could not decode worker status of worker '{worker.namespace}/{worker.name}'"
-            reasons = "; ".join(map(explained, error.errors()))
-            raise Malformed(f"{what}: status.providerStatus.{reasons}") from error
-    for used in before:
-        if (used.name, used.version) == (asked.name, asked.version) and _fits(used, able, definitions):
-            return used
-    raise Malformed(
-        f"could not find machine image for {asked.name}/{asked.version} neither in cloud profile nor in "
-        f"worker status: {reason}; add it to machineImages there, or correct machineImage of pool "
-        f"{pool.name!r}"
-    )
-
-
-def provider_status(images: Iterable[UsedImage], profile: CloudProfileSpec) -> dict[str, Any]:
-    """`status.providerStatus`: the images in use, each once."""
-    definitions = profile.machine_capabilities or []
-    kept: dict[tuple[Any, ...], UsedImage] = {}
-    for one in images:
-        known = capabilities.defaulted(one.capabilities, definitions)
-        capable = tuple(sorted((name, tuple(sorted(values))) for name, values in known.items()))
-        kept.setdefault((one.name, one.version, capable), one)
-    listed = [one.model_dump(by_alias=True, exclude_none=True) for one in kept.values()]
-    return {"apiVersion": _GROUP, "kind": "WorkerStatus", "machineImages": listed}
-
-
-def _of_entry(entry: Version, name: str, able: Known, definitions: Sequence[Capability]) -> UsedImage:
-    """The image of the entry, or the one of its flavors that suits the machine best."""
-    if not definitions:
-        if not entry.image:
-            raise Malformed(f"image {name!r} {entry.version!r} in machineImages has no container image")
-        return UsedImage(name=name, version=entry.version, image=entry.image)
-    flavors = [
-        UsedImage(name=name, version=entry.version, image=flavor.image, capabilities=flavor.capabilities)
-        for flavor in entry.capability_flavors or []
-    ]
-    fitting = [one for one in flavors if _fits(one, able, definitions)]
-    if not fitting:
-        raise Malformed("no compatible flavor found")
-    # The CloudProfile lists capabilities, and the values of each, from the preferred to the last.
-    for definition in definitions:
-        for value in definition.values:
-            if len(fitting) == 1:
-                return fitting[0]
-            preferred = [
-                one
-                for one in fitting
-                if value in capabilities.defaulted(one.capabilities, definitions)[definition.name]
-            ]
-            fitting = preferred or fitting
-    if len(fitting) > 1:
-        raise Malformed(
-            "could not determine a unique capability flavor; "
-            "this is usually attributed to an invalid CloudProfile"
-        )
-    return fitting[0]
-
-
-def _fits(image: UsedImage, able: Known, definitions: Sequence[Capability]) -> bool:
-    known = capabilities.defaulted(image.capabilities, definitions)
-    return not definitions or capabilities.fit(able, known)
-
-
-PROVIDER = "local"
-_ARCHITECTURE = "amd64"
 _MIN_READY_SECONDS = 500
 _AUTO_PRESERVE = "autoPreserveFailedMachineMax"
 _TEMPLATE_FIELDS = {
@@ -389,39 +216,17 @@ def secret(group: Group, site: Site, user_data: bytes) -> Manifest:
 
 
 def machine_class(group: Group, site: Site) -> Manifest:
-    pool = group.pool
-    assert pool.node_template is not None  # the plan has checked it
-    capacity = pool.node_template.capacity
-    template: dict[str, Any] = {
-        "capacity": dict(capacity),
-        "instanceType": pool.machine_type,
-        "region": site.region,
-        "zone": group.zone,
-        "architecture": pool.architecture or _ARCHITECTURE,
-    }
-    if pool.node_template.virtual_capacity:
-        template["virtualCapacity"] = dict(pool.node_template.virtual_capacity)
-    spec: dict[str, Any] = {"image": group.image.image}
-    for family in site.ip_families:
-        version = family.removeprefix("IPv")
-        spec[f"ipPoolNameV{version}"] = ownerindex.machine_ip_pool(site.technical_id, family)
-    spec["namespace"] = ownerindex.infrastructure_namespace(site.technical_id)
-    if site.with_resources:  # fields that Gardener's provider-local does not know
-        amounts = {name: str(capacity[name]) for name in ("cpu", "memory") if name in capacity}
-        disks = [{"name": pool.volume.name or "root", "size": pool.volume.size}] if pool.volume else []
-        disks += [{"name": disk.name, "size": disk.size} for disk in pool.data_volumes or []]
-        resources = {"requests": amounts, "limits": amounts}
-        spec |= {"resources": resources, "zone": group.zone, "volumes": disks}
-    return manifest(
+    made = manifest(
         MACHINE_CLASSES,
         group.class_name,
         site.namespace,
-        provider=PROVIDER,
+        labels=group.class_labels,
+        provider=site.provider,
         secretRef={"name": group.class_name, "namespace": site.namespace},
         credentialsSecretRef=dict(site.credentials),
-        providerSpec=spec,
-        nodeTemplate=template,
+        providerSpec=dict(group.provider_spec),
     )
+    return made if group.node_template is None else made | {"nodeTemplate": dict(group.node_template)}
 
 
 def deployment(group: Group, site: Site, replicas: int) -> Manifest:
@@ -478,7 +283,7 @@ def _spec(group: Group, site: Site, replicas: int) -> dict[str, Any]:
     labels = {keys.DEPLOYMENT: group.name}
     if group.in_place:  # Gardener maps Machines to their Worker by this label
         labels[keys.WORKER] = site.worker
-    of_nodes = {"labels": pool.labels, "annotations": pool.annotations}
+    of_nodes = {"labels": {**(pool.labels or {}), **group.labels}, "annotations": pool.annotations}
     taints = [taint.model_dump(by_alias=True, exclude_none=True, mode="json") for taint in pool.taints or []]
     machine: dict[str, Any] = {
         "class": {"kind": MACHINE_CLASSES.kind, "name": group.class_name},
@@ -492,7 +297,7 @@ def _spec(group: Group, site: Site, replicas: int) -> dict[str, Any]:
         if settings.node_conditions:
             given["nodeConditions"] = ",".join(settings.node_conditions)
         machine |= {field: value for field, value in given.items() if value is not None}
-    limits = {"maxSurge": pool.max_surge, "maxUnavailable": pool.max_unavailable}
+    limits = {"maxSurge": group.max_surge, "maxUnavailable": group.max_unavailable}
     strategy: dict[str, Any] = {"type": str(StrategyType.ROLLING_UPDATE), "rollingUpdate": limits}
     if group.in_place:
         in_place = {**limits, "orchestrationType": "Manual" if group.manual else "Auto"}

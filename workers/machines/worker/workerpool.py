@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from windowbox.kinds import Served
 from windowbox.models.refs import MACHINE_CONTROLLER_MANAGER, MANAGED_RESOURCES, PLANE_DEPLOYMENTS, ObjectRef
+from workers.core.cloudaccounts import CloudAccounts
 from workers.core.owned.ownerindex import OwnerIndex
 from workers.core.serving import Common, Serving
 from workers.machines.worker.workeractuator import KIND, MANAGER_BUNDLE, WorkerActuator
@@ -24,7 +25,13 @@ def serving(common: Common, row: Served) -> Serving:
 
     return Serving(
         KIND,
-        WorkerActuator(common.bus, common.targets, common.kinds.machines, conditions),
+        WorkerActuator(
+            common.bus,
+            common.targets,
+            common.kinds.machines,
+            CloudAccounts(common.bus, common.clusters),
+            conditions,
+        ),
         owners=owners,
         known=owner_index.complete,
         tasks={"owner index": owner_index.run},

@@ -12,6 +12,7 @@ from bus import streams, subjects
 from bus.messages import Announcement
 from bus.transport import consumers
 from bus.transport.connection import Bus
+from clouds.frame.pools import Group
 from windowbox.models import machinekeys as keys
 from windowbox.models.extensions import TIMESTAMP, instant, spelled
 from windowbox.models.objects import Object, mapping, mappings
@@ -26,7 +27,6 @@ from windowbox.models.refs import (
 from workers.core import healthchecks
 from workers.core.lifecycle.actuators import Run, Status
 from workers.machines.facts import number
-from workers.machines.worker.workerplan import Group
 
 CANDIDATE = "CandidateForUpdate"
 
