@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from clouds.alicloud import images, infrastructure
 from clouds.alicloud.api import InfrastructureConfig
 from clouds.frame import inventory
-from clouds.frame.cidrs import Cidr, not_canonical, unparsable
+from clouds.frame.cidrs import Cidr, unusable
 from clouds.frame.decoding import decode
 from clouds.frame.infrastructure import (
     Json,
@@ -68,7 +68,7 @@ def plan(site: Site, found: Found) -> Plan:
     for use, one in existing.items():
         if use.kind == "vpc":
             cidr = str(one.properties.get("cidr") or site.networking.nodes or "")
-            require_valid(_range_problems(Cidr(cidr, f"{use.path}: cidr of the vpc")))
+            require_valid(unusable(Cidr(cidr, f"{use.path}: cidr of the vpc")))
             if not _manages_gateway(config):
                 data["NatGateway"] = _users_gateway(one, use)
     if _manages_gateway(config):
@@ -107,7 +107,7 @@ def _problems(site: Site, config: InfrastructureConfig) -> Iterator[Problem]:
     zones, used = config.networks.zones, set[str]()
     yield from infrastructure.problems(config, site.networking)
     yield from wrong_zones((zone.name for zone in zones), "networks.zones")
-    yield from _range_problems(*site.networking.ranges("spec.networking"))
+    yield from unusable(*site.networking.ranges("spec.networking"))
     for i, zone in enumerate(zones):
         if not (zone.workers or zone.worker):
             yield required(f"networks.zones[{i}].workers", "give the range of the zone's machines")
@@ -116,11 +116,6 @@ def _problems(site: Site, config: InfrastructureConfig) -> Iterator[Problem]:
             path = f"networks.zones[{i}].natGateway.eipAllocationID"
             yield forbidden(path, "another zone has this EIP: choose one for each")
         used |= {eip} if eip else set()
-
-
-def _range_problems(*cidrs: Cidr | None) -> Iterator[Problem]:
-    yield from unparsable(*cidrs)
-    yield from not_canonical(*cidrs)
 
 
 def _users_gateway(vpc: CloudObject, use: Reference) -> str:

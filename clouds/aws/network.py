@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from clouds.aws import infrastructure
 from clouds.aws.api import InfrastructureConfig, Zone
 from clouds.frame import inventory
-from clouds.frame.cidrs import unparsable
+from clouds.frame.cidrs import unusable
 from clouds.frame.decoding import decode
 from clouds.frame.infrastructure import (
     NODE_PORTS,
@@ -69,7 +69,7 @@ def plan(site: Site, found: Found) -> Plan:
     config, uses, given = _config(site), references(site), site.networking
     problems = infrastructure.problems(config, given)
     names = wrong_zones((zone.name for zone in config.networks.zones), "networks.zones")
-    require_valid(chain(problems, names, unparsable(*given.ranges("networking"))))
+    require_valid(chain(problems, names, unusable(*given.ranges("spec.networking"))))
     addresses = {}
     for one in uses:
         existing = inventory.required(found, one, site.technical_id)

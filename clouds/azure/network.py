@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from clouds.azure import infrastructure
 from clouds.azure.api import InfrastructureConfig, NatGateway, PublicIP, ZonalNatGateway, ZonalPublicIP
 from clouds.frame import inventory
-from clouds.frame.cidrs import Cidr, unparsable
+from clouds.frame.cidrs import Cidr, unusable
 from clouds.frame.decoding import decode
 from clouds.frame.infrastructure import (
     Json,
@@ -80,9 +80,8 @@ def references(site: Site) -> list[Reference]:
 
 def plan(site: Site, found: Found) -> Plan:
     config = _config(site)
-    given = site.networking.ranges("networking")
     problems = infrastructure.problems(config, site.networking, migrates=False)
-    require_valid(chain(problems, unparsable(*given)))
+    require_valid(chain(problems, unusable(*site.networking.ranges("spec.networking"))))
     group, *uses = references(site)
     if (existing := found.get((group.kind, group.id))) is not None:  # AZU-R1
         location = existing.properties.get("location", site.region)
@@ -189,7 +188,7 @@ def _vnet_ranges(config: InfrastructureConfig, found: Found, parts: Sequence[_Pa
     cidr = found["vnet", f"{vnet.resource_group}/{vnet.name}"].properties.get("cidr")
     if cidr is None:
         return [part.cidr for part in parts]
-    require_valid(unparsable(Cidr(str(cidr), path)))
+    require_valid(unusable(Cidr(str(cidr), path)))
     return [str(cidr)]
 
 

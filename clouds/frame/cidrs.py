@@ -95,6 +95,12 @@ def not_canonical(*cidrs: Cidr | None) -> Iterator[Problem]:
             )
 
 
+def unusable(*cidrs: Cidr | None) -> Iterator[Problem]:
+    """Those that no network can have."""
+    yield from unparsable(*cidrs)
+    yield from not_canonical(*cidrs)
+
+
 def outside(outer: Cidr | None, *inner: Cidr | None) -> Iterator[Problem]:
     """Those that do not lie in the outer range."""
     for one in ranges(inner) if ranges([outer]) else ():

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from clouds.frame import inventory
-from clouds.frame.cidrs import unparsable
+from clouds.frame.cidrs import unusable
 from clouds.frame.decoding import decode
 from clouds.frame.infrastructure import (
     NODE_PORTS,
@@ -43,8 +43,12 @@ def references(site: Site) -> list[Reference]:
 
 def plan(site: Site, found: Found) -> Plan:
     networks = _config(site).networks
-    given = site.networking.ranges("networking")
-    require_valid(chain(infrastructure.problems(_config(site), site.networking), unparsable(*given)))
+    require_valid(
+        chain(
+            infrastructure.problems(_config(site), site.networking),
+            unusable(*site.networking.ranges("spec.networking")),
+        )
+    )
     uses, addresses = references(site), []
     for one in uses:  # GCP-R1, GCP-R2
         existing = inventory.required(found, one, site.technical_id)

@@ -17,6 +17,7 @@ from clouds.frame.cloud import Cloud
 from clouds.frame.inventory import CloudObject, Found, Reference
 from windowbox.clients.kubernetes.apiresponses import UNAUTHENTICATED
 from windowbox.errors import Conflict, Malformed, Missing, PermanentError
+from windowbox.models import fielderrors
 from windowbox.models.objects import from_base64, mapping
 from windowbox.models.refs import SECRETS, ObjectRef
 from workers.core.cloudfaults import CloudFaults
@@ -113,14 +114,17 @@ class CloudAccounts:
         return None if found is None else _estate(found)
 
     async def existing(self, run: Run, account: str, references: Collection[Reference]) -> Found:
-        """The existing objects that a Shoot refers to. Malformed if it refers to too many."""
+        """The existing objects that a Shoot refers to. Malformed if it names too many, or one twice."""
         if len(references) > inventory.MOST_REFERENCES:
             raise Malformed(
                 f"spec.providerConfig names {len(references)} existing objects, more than "
                 f"{inventory.MOST_REFERENCES}: name fewer"
             )
-        found = {}
+        found, named = {}, set[tuple[str, str]]()
         for one in references:
+            if one.exclusive and (one.kind, one.id) in named:
+                raise Malformed(fielderrors.duplicate(one.path, one.id))
+            named.add((one.kind, one.id))
             if content := await self._read(run.recorder, _existing(account, one.kind, one.id)):
                 found[one.kind, one.id] = inventory.decoded([content])[0]
         return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.infrastructure.infrastructures import says
 from tests.support import cloudshoots
 from tests.support.cases import cases
 from tests.support.cloudinventory import account, add, stored
@@ -131,10 +132,11 @@ async def test_a_zone_takes_over_the_subnet_of_all_and_keeps_it_on_another_seed(
         changed.status["state"]
     )  # nothing former is left
     await shoot.ask(INFRASTRUCTURES, "cloud", "migrate")
-    await shoot.until_ready(INFRASTRUCTURES, "cloud")
+    await shoot.until(INFRASTRUCTURES, "cloud", says("Succeeded", "Successfully migrated Infrastructure"))
     await shoot.ask(INFRASTRUCTURES, "cloud", "restore")
-    restored = await shoot.until_ready(INFRASTRUCTURES, "cloud")
-    assert restored.last_operation["type"] == "Restore"
+    done = says("Succeeded", "Successfully restored Infrastructure")
+    restored = await shoot.until(INFRASTRUCTURES, "cloud", done)
+    assert restored
     for field in ("providerStatus", "state", "egressCIDRs"):
         assert restored.status[field] == changed.status[field], field
 
@@ -146,6 +148,12 @@ async def test_a_zone_takes_over_the_subnet_of_all_and_keeps_it_on_another_seed(
         "gcp",
         {"networks/cloudNAT": {"natIPNames": [{"name": f"ip-{i}"} for i in range(101)]}},
         "spec.providerConfig names 101 existing objects, more than 100: name fewer",
+    ),
+    (
+        "one-twice",
+        "gcp",
+        {"networks/cloudNAT": {"natIPNames": [{"name": "ip"}, {"name": "ip"}]}},
+        'networks.cloudNAT.natIPNames[1].name: Duplicate value: "ip"',
     ),
     (
         "objects",
@@ -165,7 +173,7 @@ async def test_a_zone_takes_over_the_subnet_of_all_and_keeps_it_on_another_seed(
         "objects, more than 1000: ask for fewer zones",
     ),
 )
-async def test_a_cloud_that_is_too_large_is_refused_before_anything_is_made(
+async def test_a_cloud_that_cannot_be_is_refused_before_anything_is_made(
     world: KindWorld, cloud: str, changes: dict[str, Any], error: str
 ) -> None:
     shoot = await cloud_shoot(world, cloud)

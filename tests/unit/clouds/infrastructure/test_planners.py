@@ -142,3 +142,17 @@ def test_two_shoots_have_no_object_in_common(cloud: str) -> None:
 
 def _plan(site: Site, technical_id: str) -> Plan:
     return cloudsites.planner(site.account.split("-")[0]).plan(replace(site, technical_id=technical_id), {})
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+@cases(
+    "pods error",
+    ("no-range", "nonsense", "is no CIDR"),
+    ("bits-behind-the-prefix", "100.96.0.1/11", "must be valid canonical CIDR"),
+)
+def test_ranges_of_the_shoot_that_no_policy_can_have_are_refused(cloud: str, pods: str, error: str) -> None:
+    site = cloudsites.site(cloud)
+    networking = site.networking.model_copy(update={"pods": pods})
+
+    with pytest.raises(Malformed, match=f"spec.networking.pods: Invalid value: .*: {error}"):
+        cloudsites.planner(cloud).plan(replace(site, networking=networking), {})
