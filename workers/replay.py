@@ -21,6 +21,7 @@ from windowbox.settings.bussettings import Deciding
 from windowbox.settings.dnssettings import DnsSettings, ZoneSettings
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.core import pools, serving
+from workers.core.cloudfaults import CloudFaults
 from workers.core.lifecycle.world import World
 from workers.core.owned.targets import TargetClusters
 from workers.core.reconcile import Reconciler, Request, reconcile
@@ -210,7 +211,8 @@ def service_reconciler(
     common: Common, reconciler: type[ServiceReconciler] = ServiceReconciler
 ) -> ServiceReconciler:
     nowhere = cast(Any, _Nowhere())
-    return reconciler(ServiceDoors(nowhere, nowhere, nowhere, nowhere, nowhere), common.loadbalancer)
+    doors = ServiceDoors(nowhere, nowhere, nowhere, nowhere, nowhere)
+    return reconciler(doors, common.loadbalancer, CloudFaults(nowhere))
 
 
 async def _compared(recording: Recording, run: RunRecord, reconciler: Reconciler) -> Difference | None:

@@ -131,7 +131,7 @@ async def remove(bus: Bus, account: str, kind: str, id_: str) -> None:
                 f"{account} has no existing {kind} {id_!r:.80}: see `windowbox cloud list {account}`"
             )
         if user := inventory.decoded([json.loads(value)])[0].used_by:
-            raise Refused(f"{kind} {id_!r:.80} is used by Shoot {user}: have that Shoot use another first")
+            raise Refused(f"{kind} {id_!r:.80} is used by {user}: have that use another first")
         return None
 
     await _change(bus, inventory.key("existing", account, kind, id_), changed)

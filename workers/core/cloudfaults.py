@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from datetime import UTC, datetime
 
@@ -33,6 +34,17 @@ class CloudFaults:
         """
         request = {"account": account, "call": part, "shoot": owner}
         await calls.call("cloud", request, self._play, account, part, owner, effect=True)
+
+    async def check_for(self, calls: Calls, cloud: str, part: str, owner: str) -> None:
+        """The same, for callers that know the Shoot and its cloud only. Without an account nothing fails."""
+        account = await calls.call("inventory", {"account of": owner}, self._account, cloud, owner)
+        if account:
+            await self.check(calls, account, part, owner)
+
+    async def _account(self, cloud: str, owner: str) -> str:
+        value = (await self._bucket.get(inventory.key("shoots", owner))).value
+        account = str(json.loads(value).get("account")) if value else ""
+        return account if inventory.cloud_of(account) == cloud else ""
 
     async def _play(self, account: str, part: str, owner: str) -> bool:
         key = inventory.key("faults", account)

@@ -17,6 +17,7 @@ from windowbox.kinds import Served
 from windowbox.models.objects import Json, Object, mapping
 from windowbox.models.refs import SERVICES, ObjectRef, is_provider_cluster
 from windowbox.telemetry import metrics
+from workers.core.cloudfaults import CloudFaults
 from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
 from workers.loadbalancer.edgestate import States
@@ -143,7 +144,8 @@ async def assembled(common: Common, row: Served) -> BalancerParts:
     queue = Queue(bus, row.pool)
     store = AddressStore(bus, settings.ranges, settings.quota)
     states = States(Bucket(bus, streams.EDGES), common.loadbalancer.host)
-    reconciler = ServiceReconciler(ServiceDoors(store, queue, clusters, states, common.nameserver), settings)
+    doors = ServiceDoors(store, queue, clusters, states, common.nameserver)
+    reconciler = ServiceReconciler(doors, settings, CloudFaults(bus))
 
     async def ready() -> None:
         await store.synced.wait()

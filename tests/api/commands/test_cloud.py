@@ -88,7 +88,7 @@ def test_what_a_shoot_owns_is_for_others_only_if_it_is_shared(alone: CommandLine
 def test_what_a_shoot_uses_alone_is_kept(alone: CommandLine, bus: str) -> None:
     one = CloudObject("elastic-ip", "eipalloc-1", used_by=SHOOT)
     write(bus, {inventory.key("existing", ACCOUNT, one.kind, one.id): inventory.encoded([one])[0]})
-    assert f"is used by Shoot {SHOOT}" in ask(alone, "remove", ACCOUNT, one.kind, one.id, expect=1)
+    assert f"is used by {SHOOT}" in ask(alone, "remove", ACCOUNT, one.kind, one.id, expect=1)
     ask(alone, "add", ACCOUNT, one.kind, one.id, "--set", "address=203.0.113.7")
     assert asked(alone, "show", one.kind, one.id)["usedBy"] == SHOOT
 

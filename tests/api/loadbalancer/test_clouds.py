@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,6 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
+from bus import streams
+from bus.transport.buckets import Bucket
+from clouds.frame import inventory
 from sandbox.servers import zoneserver
 from tests.api.loadbalancer.manyshoots import ManyShoots, Shoot, many_shoots
 from tests.host.traffic import addresses
@@ -149,6 +153,17 @@ class CloudWorld:
     async def gone(self, cloud: str, name: str) -> bool:
         async with self.api(cloud) as api:
             return await api.find(SERVICES, "default", name) is None
+
+    async def said(self, cloud: str, name: str, reason: str) -> str:
+        """The Event of this reason about a Service."""
+
+        async def look() -> str:
+            async with self.api(cloud) as api:
+                events = (await api.page(EVENTS, namespace="default")).items
+            about = (one for one in events if one["involvedObject"]["name"] == name)
+            return next((one["message"] for one in about if one["reason"] == reason), "")
+
+        return await eventually(look)
 
     async def address(self, row: Row) -> str:
         """The address that a client of the row finds."""
@@ -288,14 +303,20 @@ async def test_dual_stack_is_another_load_balancer_before_the_same_backends(worl
     server.close()
 
 
+async def test_a_fault_of_the_cloud_is_said_and_ends(world: CloudWorld) -> None:
+    bucket, account = Bucket(world.many.bus, streams.CLOUDS), "azure-012345678901"
+    faults = [{"fault": "quota", "on": "balancers"}]
+    of_shoot = inventory.key("shoots", world.shoots["azure"].name)
+    await bucket.put(of_shoot, json.dumps({"account": account}).encode(), None)
+    await bucket.put(inventory.key("faults", account), json.dumps({"faults": faults}).encode(), None)
+    await world.create("azure", "faulty", FIRST_PORT - 3, {}, {})
+    assert "QuotaExceeded: " in await world.said("azure", "faulty", "SyncLoadBalancerFailed")
+    await bucket.delete(inventory.key("faults", account), None)
+    await world.until("azure", "faulty", lambda one: "ip" in one)
+
+
 @rule("AWS-X4")
 async def test_what_is_not_supported_is_not_served_and_said(world: CloudWorld) -> None:
     await world.create("aws", "by-ip", FIRST_PORT - 2, {**FACING, f"{AWS}nlb-target-type": "ip"}, NLB)
-
-    async def said() -> str:
-        async with world.api("aws") as api:
-            events = (await api.page(EVENTS, namespace="default")).items
-        about = (one for one in events if one["involvedObject"]["name"] == "by-ip")
-        return next((one["message"] for one in about if one["reason"] == "CloudOptionNotSupported"), "")
-
-    assert 'nlb-target-type is "ip": give instance' in await eventually(said)
+    said = await world.said("aws", "by-ip", "CloudOptionNotSupported")
+    assert 'nlb-target-type is "ip": give instance' in said

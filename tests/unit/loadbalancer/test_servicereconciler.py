@@ -20,6 +20,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.rights.rbac import RULES
 from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.core.cloudfaults import CloudFaults
 from workers.core.reconcile import Request, reconcile
 from workers.core.reports import Reports
 from workers.loadbalancer.edgestate import EdgeState
@@ -87,9 +88,8 @@ class World:
 
 @pytest.fixture
 def services() -> ServiceReconciler:
-    return ServiceReconciler(
-        ServiceDoors(NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE), LoadBalancerSettings()
-    )
+    doors = ServiceDoors(NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE)
+    return ServiceReconciler(doors, LoadBalancerSettings(), CloudFaults(NOWHERE))
 
 
 async def run(services: ServiceReconciler, wish: Wish, world: World) -> Outcome:

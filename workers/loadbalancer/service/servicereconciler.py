@@ -12,13 +12,14 @@ from typing import Any
 
 from bus.messages import EventIntent, Reason, StatusIntent, Wish
 from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished
-from windowbox.errors import Missing, PermanentError
+from windowbox.errors import Missing, PermanentError, TransientError
 from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.core import clock
+from workers.core.cloudfaults import CloudFaults
 from workers.core.reconcile import Request
 from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState
 from workers.loadbalancer.ipam.results import REBUILDING, REFUSED, AddressRequest
@@ -94,9 +95,10 @@ class Given:
 class ServiceReconciler:
     """Reconciles Services. Idempotent; may be cancelled at any point."""
 
-    def __init__(self, doors: ServiceDoors, settings: LoadBalancerSettings) -> None:
+    def __init__(self, doors: ServiceDoors, settings: LoadBalancerSettings, faults: CloudFaults) -> None:
         self._doors = doors
         self._settings = settings
+        self._faults = faults
 
     async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> dict[str, Any]:
         return {}  # the Event says it
@@ -154,6 +156,7 @@ class ServiceReconciler:
             await self._remove_names(seen.request, servicenames.reported(seen.reported.memo))
         await call("addresses", former, self._doors.release_others, ref, demand.uid)
         asked = _address_request(seen, demand, version)
+        await self._call_cloud(seen, demand)
         given = await self._allocate(seen.request, asked)
         if given.note:
             if given.reason == REBUILDING and (seen.addresses or wish.reason != Reason.RETRY):
@@ -174,6 +177,18 @@ class ServiceReconciler:
             note = "no edge has taken this load balancer: see `windowbox status` for workers and their edge"
             return await self._report_waiting(seen, demand, note)
         return await self._report_state(seen, demand, given, state)
+
+    async def _call_cloud(self, seen: Seen, demand: Demand) -> None:
+        """Have the cloud of the cluster make the load balancer, unless it serves; its errors are reported."""
+        if seen.cloud is None or seen.memo.get("serves"):
+            return
+        try:
+            # The cluster of a Shoot has the Shoot's technical id.
+            calls, shoot = seen.request.recorder, seen.ref.cluster
+            await self._faults.check_for(calls, seen.cloud.type, "balancers", shoot)
+        except TransientError as error:
+            await self._report_waiting(seen, demand, str(error))
+            raise
 
     async def _add_finalizer(self, seen: Seen) -> str:
         """Add our finalizer. Returns the resource version of the Service that has it."""
