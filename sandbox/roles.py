@@ -121,12 +121,12 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
         "spread": around.webhook_spread,
     }
     if role in ("runner", "worker", "operator"):
-        zone: dict[str, Any] = {"name": zoneserver.ZONE, "servers": [f"127.0.0.1:{around.dns_port}"]}
+        about: dict[str, Any] = {"servers": [f"127.0.0.1:{around.dns_port}"]}
         if around.dns_key:
-            zone["key"] = around.dns_key.settings()
+            about["key"] = around.dns_key.settings()
         if around.dns_ownership:
-            zone["ownership"] = around.dns_ownership
-        settings["dns"] = {"zones": [zone]}
+            about["ownership"] = around.dns_ownership
+        settings["dns"] = {"zones": [{"name": name, **about} for name in zoneserver.ZONES]}
         settings["loadbalancer"] = {
             "ranges": [{"prefixes": list(around.prefixes)}],
             "folder": str(around.folder / "edge"),

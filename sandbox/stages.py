@@ -116,7 +116,7 @@ def stages(
             binaries.find("nats-server"), folder, options.nats_servers, ports, around.passwords,
             options.sync_interval,
         ),
-        zoneserver.named(name_server, folder / "named", ports["named"], around.dns_key),
+        zoneserver.named(name_server, folder / "named", ports["named"], around.dns_key, *zoneserver.ZONES),
     ]  # fmt: skip
     second = [dataclasses.replace(apiserver, then=fill)]
     third = _clients(folder, options, ports, around, identity, network, with_nodes=resources is not None)

@@ -1,4 +1,4 @@
-"""BIND 9 with the zone of the local set-up, open for dynamic updates."""
+"""BIND 9 with the zones of the local set-up, open for dynamic updates."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from sandbox import files
 from sandbox.children import Child
 
 ZONE = "local.gardener.cloud"
+HOST_NAMES = "amazonaws.com"
+"""The zone of the host names of load balancers, as those of AWS."""
+ZONES = (ZONE, HOST_NAMES)
 
 
 @dataclass(frozen=True)
@@ -40,21 +44,26 @@ def kept_key(path: Path) -> Key:
     return Key(*(words[words.index(word) + 1] for word in ("key", "algorithm", "secret")))
 
 
-def named(program: Path, folder: Path, port: int, key: Key | None, *, zone: str = ZONE) -> Child:
+def named(program: Path, folder: Path, port: int, key: Key | None, *zones: str) -> Child:
     """A name server with its data in `folder`; without `key`, unsigned updates are accepted."""
-    zones = folder / "zones"
-    zones.mkdir(parents=True, exist_ok=True)
+    data = folder / "zones"
+    data.mkdir(parents=True, exist_ok=True)
     configuration = folder / "named.conf"
-    files.write_private(configuration, _configuration(zones, port, key, zone))
-    _write_zone(zones, zone)
+    files.write_private(configuration, _configuration(data, port, key, zones))
+
+    def write_zones() -> None:
+        for zone in zones:
+            _write_zone(data, zone)
+
+    write_zones()
     # Written again before each start: the data of a stopped server may have been wiped.
     return Child(
         "named",
         # -g: in the foreground, logging to stderr; -n: as many threads as a sandbox has use for.
         [str(program), "-g", "-4", "-n", "2", "-c", str(configuration)],
-        ready=lambda: answers(port, zone),
+        ready=lambda: all(answers(port, zone) for zone in zones),
         port=port,
-        before=lambda: _write_zone(zones, zone),
+        before=write_zones,
     )
 
 
@@ -96,9 +105,19 @@ api.root.garden.external A 127.0.0.1
         )
 
 
-def _configuration(folder: Path, port: int, key: Key | None, zone: str) -> str:
+def _configuration(folder: Path, port: int, key: Key | None, zones: Iterable[str]) -> str:
     # No files outside of the folder: several sandboxes run on one machine.
     update = f'{{ key "{key.name}"; }}' if key else "{ any; }"
+    clauses = [
+        f"""zone "{zone}" {{
+    type primary;
+    file "{zone}.zone";
+    allow-update {update};
+    allow-transfer {{ 127.0.0.1; }};
+}};
+"""
+        for zone in zones
+    ]
     return f"""{_key_clause(key) if key else ""}controls {{ }};
 options {{
     directory "{folder}";
@@ -110,13 +129,7 @@ options {{
     dnssec-validation no;
     notify no;
 }};
-zone "{zone}" {{
-    type primary;
-    file "{zone}.zone";
-    allow-update {update};
-    allow-transfer {{ 127.0.0.1; }};
-}};
-"""
+{"".join(clauses)}"""
 
 
 def _key_clause(key: Key) -> str:

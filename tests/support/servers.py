@@ -39,7 +39,7 @@ class NameServer:
 
     def start(self) -> None:
         program = binaries.unconfined(binaries.find("named"))
-        child = zoneserver.named(program, self.folder, self.port, self.key, zone=self.zone)
+        child = zoneserver.named(program, self.folder, self.port, self.key, self.zone)
         self.process = start(child, self.folder)
 
     def stop(self) -> None:
