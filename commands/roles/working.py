@@ -49,7 +49,7 @@ async def work(made: Process, names: Iterable[str]) -> None:
         with_controlplanes = settings.controlplane.ccm == "none"
         joining = Joining(
             made.bus, made.registry, settings.join, settings.loadbalancer.direct,
-            with_controlplanes=with_controlplanes,
+            with_controlplanes=with_controlplanes, clouds=settings.clouds.types,
         )  # fmt: skip
         made.add_leased("join", joining.run)
     membership = ProviderMembership(

@@ -32,6 +32,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, NODES, SECRETS, SERVICES
 from windowbox.rights import rbac
 from windowbox.settings.bussettings import Access
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.clustersettings import JoinSettings
 from workers.kinds.membership.clusterjoining import Joining
 
@@ -189,7 +190,7 @@ async def many_shoots(
         world = await stack.enter_async_context(balancer_world(shown, nats, folder, "default", **settings))
         bus = await stack.enter_async_context(connected(Access(nats.url, name="joining")))
         registry, leases = Registry(bus), Leases(bus, "joining", "work")
-        joining = Joining(bus, registry, JoinSettings())
+        joining = Joining(bus, registry, JoinSettings(), clouds=CLOUD_TYPES)
         work = (registry.run(), registry.keep(), leases.run(), leases.while_held("join", joining.run))
         async with running(*work):
             yield ManyShoots(world, simulator, bus, shoots)

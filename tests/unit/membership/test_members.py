@@ -16,6 +16,7 @@ from windowbox.models import refs
 from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef, Resource, SecretKey
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 from workers.core import joinannotations
 from workers.core.joinannotations import Unusable
 from workers.core.lifecycle import shootfacts
@@ -147,10 +148,12 @@ def controlplane(type_: str = "local", finalizer: str = FINALIZER, **status: Any
     ("reconciled", controlplane(observedGeneration=1), True),
     ("no-access-yet", controlplane(), False),
     ("of-another-provider", controlplane("other", observedGeneration=1), False),
+    ("of-a-cloud", controlplane("aws", observedGeneration=1), True),
+    ("of-a-cloud-of-others", controlplane("gcp", observedGeneration=1), False),
     ("handed-over", controlplane(finalizer="other", observedGeneration=1), False),
 )
 def test_a_shoot_is_a_member_while_its_control_plane_is_ours(found: Object, takes_part: bool) -> None:
-    assert clusterjoining.taking_part(found) is takes_part
+    assert clusterjoining.taking_part(found, ["aws"]) is takes_part
 
 
 def test_the_member_has_the_access_that_the_control_plane_makes() -> None:
@@ -235,7 +238,9 @@ def cluster_of(provider: Any, **spec: Any) -> Object:
     ),
 )
 def test_the_cloud_of_a_shoot(cluster: Object, cloud: CloudFacts | None) -> None:
-    assert cloudof.cloud_of(cluster, shootfacts.facts(cluster)) == cloud
+    facts = shootfacts.facts(cluster)
+    assert cloudof.cloud_of(cluster, facts, CLOUD_TYPES) == cloud
+    assert cloudof.cloud_of(cluster, facts, ["gcp"]) is None, "clouds.types does not list it"
 
 
 def test_records_of_former_versions_have_no_cloud() -> None:

@@ -96,6 +96,8 @@ class Joining:
     """Clusters (ids or patterns) whose Pods can be reached."""
     with_controlplanes: bool = True
     """Whether Shoots with a ControlPlane join without an annotation of their Namespace."""
+    clouds: Collection[str] = ()
+    """Types of providers that are served besides `local`."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _warned: dict[str, str] = field(default_factory=dict)
 
@@ -107,7 +109,7 @@ class Joining:
         view: View[Member | Unusable] = View(
             self.bus, NAMESPACES.id, self._requested, changed=self._changed.set
         )
-        controlplanes = ControlPlanes(self.bus, self._changed.set)
+        controlplanes = ControlPlanes(self.bus, self._changed.set, self.clouds)
         async with asyncio.TaskGroup() as group:
             group.create_task(view.run(), name="joining: namespaces")
             group.create_task(controlplanes.run(), name="joining: control planes")
@@ -198,9 +200,9 @@ class Replicas:
     ready: int
 
 
-def taking_part(controlplane: Object) -> bool:
+def taking_part(controlplane: Object, clouds: Collection[str] = ()) -> bool:
     """Whether the Shoot of a ControlPlane is a member: while its access Secret exists."""
-    ours = controlplane.spec.get("type") == "local" and FINALIZER in controlplane.finalizers
+    ours = controlplane.spec.get("type") in ("local", *clouds) and FINALIZER in controlplane.finalizers
     return ours and "observedGeneration" in controlplane.status
 
 
@@ -237,9 +239,16 @@ def is_asleep(shoot: ShootFacts, server: Replicas | None, *, was_asleep: bool) -
 class ControlPlanes:
     """The Shoots with a ControlPlane, from the bus."""
 
-    def __init__(self, bus: Bus, changed: Callable[[], None]) -> None:
-        self._controlplanes: View[bool] = View(bus, CONTROL_PLANES.id, _taking_part, changed=changed)
-        self._shoots: View[Shoot] = View(bus, CLUSTERS.id, _shoot, changed=changed)
+    def __init__(self, bus: Bus, changed: Callable[[], None], clouds: Collection[str] = ()) -> None:
+        def ours(ref: ObjectRef, controlplane: Object) -> bool | None:
+            return True if ref.cluster == RUNTIME and taking_part(controlplane, clouds) else None
+
+        def shoot(_: ObjectRef, cluster: Object) -> Shoot:
+            facts = shootfacts.facts(cluster)
+            return Shoot(facts, cloud_of(cluster, facts, clouds))
+
+        self._controlplanes: View[bool] = View(bus, CONTROL_PLANES.id, ours, changed=changed)
+        self._shoots: View[Shoot] = View(bus, CLUSTERS.id, shoot, changed=changed)
         self._servers: View[Replicas] = View(bus, PLANE_DEPLOYMENTS.id, _replicas, changed=changed)
 
     async def run(self) -> None:
@@ -287,15 +296,6 @@ class ControlPlanes:
         server = self._servers.get(ObjectRef(RUNTIME, PLANE_DEPLOYMENTS.id, member.id, API_SERVER))
         asleep = is_asleep(shoot.facts, server, was_asleep=was_asleep)
         return member.model_copy(update={"asleep": asleep, "cloud": shoot.cloud})
-
-
-def _taking_part(ref: ObjectRef, controlplane: Object) -> bool | None:
-    return True if ref.cluster == RUNTIME and taking_part(controlplane) else None
-
-
-def _shoot(_: ObjectRef, cluster: Object) -> Shoot:
-    facts = shootfacts.facts(cluster)
-    return Shoot(facts, cloud_of(cluster, facts))
 
 
 def _replicas(ref: ObjectRef, deployment: Object) -> Replicas | None:
