@@ -35,6 +35,10 @@ def _text(call: Call) -> str:
             true = [name.replace("_", " ") for name, value in (facts or {}).items() if value is True]
             known = f"its Shoot: {', '.join(true) or ('as usual' if facts else 'not there')}"
             return known if is_shoot_namespace(labels or {}) else ""
+        case "left", _, answer:
+            return (
+                "its cluster has left" if answer is True else f"its cloud: {answer['type']}" if answer else ""
+            )
         case "twin", _, twin:
             return f"{twin} asks for the same name" if twin else ""
         case "dns", dict(asked), _:
@@ -106,7 +110,7 @@ def _status(patch: dict[str, Any]) -> str:
                 f"{port['port']}/{port['protocol']}" + (f" ({port['error']})" if port.get("error") else "")
                 for port in entry.get("ports") or ()
             )
-            entries.append(f"{entry.get('ip')} {ports}")
+            entries.append(f"{entry.get('hostname') or entry.get('ip')} {ports}")
         parts.append("; ".join(entries) or "no address")
     for condition in patch.get("conditions") or []:
         if condition.get("type") == "LoadBalancerServing":

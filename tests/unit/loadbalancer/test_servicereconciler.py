@@ -180,7 +180,7 @@ class OnAws(World):
                 digest = listeners.digest(asked.uid, listeners.listeners(asked, {"IPv4": "10.0.0.17"}))
                 state = EdgeState(uid=asked.uid, digest=digest, since="", backends=("node-1",))
                 return state.model_dump(mode="json")
-            case "nameserver":
+            case "dns":
                 self.said.append((door, request))
                 return self.zone
             case _:
@@ -197,8 +197,8 @@ async def test_a_host_name_is_shown_only_if_it_is_published(services: ServiceRec
     reports = Reports(NOWHERE, ELSEWHERE, world)
     await reconcile(services, Request(ELSEWHERE, Wish(reason=Reason.EVENT), world, reports))
     [(_, published), (_, report)] = world.said
-    name = published["publish"]
-    assert published["records"] == {"A": "10.0.0.17"}
+    name = published["name"]
+    assert published == {"do": "publish", "name": name, "values": ["10.0.0.17"]}
     assert name.endswith("-167772177.eu-central-1.elb.amazonaws.com")
     [shown] = report["patch"]["loadBalancer"]["ingress"]
     assert shown.get("hostname") == (name if zone else None)

@@ -279,8 +279,9 @@ class ServiceReconciler:
             records = servicenames.records(given.addresses)
             known = before.get(name)
             if known is None or known["records"] != records or seen.request.wish.reason == Reason.START:
-                publish, args = {"publish": name, "records": records}, (seen.ref, serving.uid, name, records)
-                zone = await call("nameserver", publish, self._doors.publish, *args, effect=True)
+                request = {"do": "publish", "name": name, "values": list(records.values())}
+                args = (seen.ref, serving.uid, name, records)
+                zone = await call("dns", request, self._doors.publish, *args, effect=True)
                 known = {"zone": zone, "records": records} if zone else None
             if known:
                 found[name] = known
@@ -290,10 +291,9 @@ class ServiceReconciler:
 
     async def _remove_names(self, request: Request, names: Names) -> None:
         for name, found in names.items():
-            zone, types = found["zone"], list(found["records"])
-            remove = {"unpublish": name, "types": types}
-            args = (zone, name, types)
-            await request.recorder.call("nameserver", remove, self._doors.unpublish, *args, effect=True)
+            asked = {"do": "delete", "name": name, "values": list(found["records"].values())}
+            args = (found["zone"], name, list(found["records"]))
+            await request.recorder.call("dns", asked, self._doors.unpublish, *args, effect=True)
 
     async def _report_waiting(self, seen: Seen, demand: Demand, note: str) -> Outcome:
         """Report why there is no load balancer yet. The status keeps its addresses."""
