@@ -51,6 +51,8 @@ class Estate(NamedTuple):
     account: str
     made_by: Maker | None = None
     """None while no seed has the Shoot."""
+    pools: tuple[str, ...] = ()
+    """The address pools of its machines."""
 
 
 class CloudAccounts:
@@ -130,7 +132,13 @@ class CloudAccounts:
         return found
 
     async def keep(
-        self, run: Run, account: str, owner: str, objects: Iterable[CloudObject], uses: Iterable[Reference]
+        self,
+        run: Run,
+        account: str,
+        owner: str,
+        objects: Iterable[CloudObject],
+        uses: Iterable[Reference],
+        pools: Iterable[str] = (),
     ) -> None:
         """Make these the objects of a Shoot, and the existing ones that it uses alone its own."""
         wanted = [(one.kind, one.id) for one in uses if one.exclusive]
@@ -145,6 +153,7 @@ class CloudAccounts:
             "account": account,
             "objects": inventory.encoded(objects),
             "made_by": [subjects.key(run.ref), run.object.uid],
+            "pools": list(pools),
         }
         # What is claimed is listed before, and what is listed is released: a run may end at any point.
         await self._write(run.recorder, _of_shoot(owner), content | {"uses": [*wanted, *left]})
@@ -264,4 +273,5 @@ def _estate(content: Json) -> Estate:
     uses = [(str(one[0]), str(one[1])) for one in content.get("uses") or []]
     objects, made_by = inventory.decoded(content.get("objects")), content.get("made_by")
     maker = Maker(subjects.ref(str(made_by[0])), str(made_by[1])) if made_by else None
-    return Estate(objects, uses, str(content.get("account")), maker)
+    pools = tuple(map(str, content.get("pools") or ()))
+    return Estate(objects, uses, str(content.get("account")), maker, pools)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.api.infrastructure.infrastructures import says
+from tests.api.infrastructure.infrastructures import behind, says
 from tests.support import cloudshoots
 from tests.support.cases import cases
 from tests.support.cloudinventory import account, add, stored
 from tests.support.cloudshoots import cloud_shoot, infrastructure
 from tests.support.kindworld import CLOUDPROVIDER, KindWorld
 from tests.support.rules import rule
-from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, NETWORK_POLICIES
+from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES
 from windowbox.settings.kindsettings import KindSettings
 
 pytestmark = [
@@ -128,6 +128,9 @@ async def test_a_zone_takes_over_the_subnet_of_all_and_keeps_it_on_another_seed(
     subnets = changed.status["providerStatus"]["networks"]["subnets"]
     names = [(one["name"], one.get("migrated", False)) for one in subnets]
     assert names == [(f"{shoot.namespace}-nodes", True), (f"{shoot.namespace}-nodes-z2", False)]
+    pools = [f"shoot-machine-pods-{shoot.namespace}{zone}-ipv4" for zone in ("", ".1", ".2")]
+    there = [await behind(shoot).get(IP_POOLS, name) for name in pools]
+    assert [one and one.spec["cidr"] for one in there] == [None, *(one["cidr"] for one in zones)]
     assert f"{shoot.namespace}-nodes/cidr" not in json.dumps(
         changed.status["state"]
     )  # nothing former is left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -51,8 +51,14 @@ class CloudInfrastructures:
         inventory.encoded(plan.objects)  # what the inventory cannot hold has to fail before anything is made
         return account.name, plan
 
-    async def keep(self, run: Run, account: str, plan: Plan) -> None:
-        await self._accounts.keep(run, account, shoot_of(run).technical_id, plan.objects, plan.uses)
+    async def pools(self, run: Run) -> tuple[str, ...]:
+        """The address pools that the run before has made."""
+        found = await self._accounts.estate(run, shoot_of(run).technical_id)
+        return found.pools if found else ()
+
+    async def keep(self, run: Run, account: str, plan: Plan, pools: Iterable[str]) -> None:
+        owner = shoot_of(run).technical_id
+        await self._accounts.keep(run, account, owner, plan.objects, plan.uses, pools)
 
     async def leave(self, run: Run) -> None:
         await self._accounts.leave(run, shoot_of(run).technical_id)

@@ -164,12 +164,16 @@ def pools(technical_id: str, networks: Networks, home: str, home_uid: str) -> li
 
 def subnet_pools(technical_id: str, subnets: Iterable[Subnet], home: str, home_uid: str) -> list[Manifest]:
     """The same for the subnets of a cloud."""
-    found = []
-    for subnet in subnets:
-        network = ip_network(subnet.cidr)
-        name = ownerindex.machine_ip_pool(technical_id, f"IPv{network.version}", subnet.zone)
-        found.append(_pool(name, network, home, home_uid))
-    return found
+    return [
+        _pool(subnet_pool(technical_id, subnet), ip_network(subnet.cidr), home, home_uid)
+        for subnet in subnets
+    ]
+
+
+def subnet_pool(technical_id: str, subnet: Subnet) -> str:
+    """The name of the address pool of a subnet."""
+    family = f"IPv{ip_network(subnet.cidr).version}"
+    return ownerindex.machine_ip_pool(technical_id, family, subnet.zone)
 
 
 def _pool(name: str, network: Network, home: str, home_uid: str) -> Manifest:

@@ -95,6 +95,7 @@ class InfrastructureActuator(Actuator):
         shoot = shoot_of(run)
         account, plan = await self._clouds.plan(run)
         home = infrastructure_namespace(shoot.technical_id)
+        pools = [infrastructureobjects.subnet_pool(shoot.technical_id, one) for one in plan.subnets]
         await self._ensure(
             run,
             lambda home, uid: infrastructureobjects.subnet_pools(shoot.technical_id, plan.subnets, home, uid),
@@ -102,17 +103,25 @@ class InfrastructureActuator(Actuator):
                 *policies(home, self._settings, self_hosted=shoot.self_hosted),
                 infrastructureobjects.security_group(home, plan.openings),
             ],
+            former=set(await self._clouds.pools(run)).difference(pools),
         )
-        await self._clouds.keep(run, account, plan)
+        await self._clouds.keep(run, account, plan, pools)
         return cloudinfrastructures.status(plan, run.object.status)
 
     async def _ensure(
-        self, run: Run, pools: Callable[[str, str], list[Manifest]], policies: Iterable[Manifest]
+        self,
+        run: Run,
+        pools: Callable[[str, str], list[Manifest]],
+        policies: Iterable[Manifest],
+        *,
+        former: Iterable[str] = (),
     ) -> None:
         """Create and update the namespace, its address pools, of its name and uid, and its policies."""
         namespace = ownerindex.machine_namespace(run)
         async with self._provider(run) as target:
             uid = await self._ensure_namespace(run, target, namespace)
+            for pool in sorted(former):  # a subnet for one zone may have the range of one for all zones
+                await target.remove(IP_POOLS, "", pool)
             # Pools and policies do not depend on one another.
             await concurrently(
                 *(target.ensure(IP_POOLS, pool) for pool in pools(namespace, uid)),
