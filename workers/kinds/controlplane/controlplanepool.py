@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from clouds.frame.services.volumes import Volumes
 from windowbox.errors import PermanentError
 from windowbox.kinds import Served
 from windowbox.models.objects import Object
@@ -19,6 +20,7 @@ from windowbox.models.refs import (
     ObjectRef,
 )
 from windowbox.rights import webhookconfigurations
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.kindsettings import KindSettings
 from workers.core import clock, healthchecks
 from workers.core.lifecycle import statuses
@@ -29,6 +31,7 @@ from workers.core.owned.targets import TargetCluster, TargetClusters, concurrent
 from workers.core.serving import Common, Serving
 from workers.kinds.controlplane import (
     cloudcontroller,
+    cloudstorage,
     controlplaneaccess,
     controlplanerights,
     controlplanesite,
@@ -49,6 +52,7 @@ KIND = Kind(
     finalizer="extensions.gardener.cloud/controlplane",
     descriptions=statuses.descriptions_for("ControlPlane"),
     classes=frozenset({"shoot"}),
+    clouds={cloud: cloud for cloud in CLOUD_TYPES},
     deadline=180.0,
     deletes_without_shoot=True,
 )
@@ -72,11 +76,14 @@ class ControlPlaneActuator(Actuator):
         if _is_exposure(run.object):
             return {}
         cluster = await self._targets.shoot_cluster(run)
-        site, image = controlplanesite.site(cluster), controlplanesite.balancer_image(cluster)
+        site, volumes = controlplanesite.site(cluster), cloudstorage.volumes(run.object, cluster)
+        # Services of clouds are served from outside, whatever the setting says.
+        ccm = self._deploys_ccm and volumes is None
+        image = controlplanesite.balancer_image(cluster) if volumes is None else None
         target, now = self._targets.own_cluster(run), await clock.now(run.recorder)
         await self._ensure_webhooks(run, target, site)
-        secrets = await generatedsecrets.ensure(target, site, now, ccm=self._deploys_ccm)
-        if self._deploys_ccm:
+        secrets = await generatedsecrets.ensure(target, site, now, ccm=ccm)
+        if ccm:
             await controlplaneaccess.ensure_ccm(target, site.namespace)
             other = controlplaneaccess.WINDOWBOX_SECRET
         else:
@@ -89,13 +96,11 @@ class ControlPlaneActuator(Actuator):
             other = controlplaneaccess.CCM_SECRET
         if await target.has_secret(site.namespace, other):
             await target.remove(SECRETS, site.namespace, other)
-        await managedresources.ensure(target, _configuration(site, image))
-        await self._ensure_ccm(target, site, image, secrets)
-        made = [storage.storage_class()]
-        storage_class = controlplanesite.for_shoot(controlplanesite.STORAGE, site.namespace, made)
+        if volumes is None:
+            await managedresources.ensure(target, _configuration(site, image))
+        await self._ensure_ccm(target, site, image, secrets if ccm else None)
         await concurrently(
-            managedresources.ensure(target, self._components(site)),
-            managedresources.ensure(target, storage_class),
+            *(managedresources.ensure(target, one) for one in self._in_shoot(site, volumes, ccm=ccm))
         )
         await generatedsecrets.clean_up(target, site, secrets)
         if secrets.due is not None:
@@ -135,9 +140,10 @@ class ControlPlaneActuator(Actuator):
             await managedresources.ensure_healthy(target, bundle, settled=True)
 
     async def _ensure_ccm(
-        self, target: TargetCluster, site: Site, balancer_image: str | None, secrets: Ensured
+        self, target: TargetCluster, site: Site, balancer_image: str | None, secrets: Ensured | None
     ) -> None:
-        if not self._deploys_ccm:
+        """Deploy a cloud-controller-manager; without secrets for it, remove a former one."""
+        if secrets is None:
             if await target.cached(MANAGED_RESOURCES, site.namespace, controlplanesite.SEED):
                 await managedresources.begin_removal(target, site.namespace, controlplanesite.SEED)
             return
@@ -152,19 +158,24 @@ class ControlPlaneActuator(Actuator):
             target, controlplanesite.for_seed(controlplanesite.SEED, site.namespace, made)
         )
 
-    def _components(self, site: Site) -> managedresources.Bundle:
-        """The components in the Shoot, and the rights of the controllers that work on it from outside."""
-        rights = (
-            controlplanerights.cloud_controller_manager()
-            if self._deploys_ccm
-            else controlplanerights.windowbox()
-        )
-        images = (
+    def _in_shoot(
+        self, site: Site, volumes: Volumes | None, *, ccm: bool
+    ) -> Iterator[managedresources.Bundle]:
+        """The components in the Shoot, with the rights of controllers outside, and its storage classes."""
+        rights = controlplanerights.cloud_controller_manager() if ccm else controlplanerights.windowbox()
+        image, helper = (
             self._images.image(name, runtime=site.shoot_version, target=site.shoot_version)
             for name in ("local-path-provisioner", "local-path-helper")
         )
-        provisioner = storage.provisioner(*images)
-        return controlplanesite.for_shoot(controlplanesite.SHOOT, site.namespace, [*rights, *provisioner])
+        if volumes is None:
+            made, classes = storage.provisioner(image, helper), [storage.storage_class()]
+        else:
+            made = storage.provisioner(image, helper, volumes.drivers) if volumes.drivers else []
+            made += cloudstorage.for_classes(volumes, site.shoot_version)
+            classes = cloudstorage.classes(volumes)
+        yield controlplanesite.for_shoot(controlplanesite.SHOOT, site.namespace, [*rights, *made])
+        if classes:
+            yield controlplanesite.for_shoot(controlplanesite.STORAGE, site.namespace, classes)
 
     async def _remove(self, run: Run, *, keep: bool = False, waits: bool = True) -> None:
         """Remove everything, first the objects in the Shoot, while the access to it still exists.

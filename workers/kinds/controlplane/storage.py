@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from windowbox.models.refs import DEPLOYMENTS, Resource
@@ -10,11 +11,13 @@ from workers.core.owned.manifests import Manifest, manifest
 from workers.kinds.controlplane import controlplanerights
 
 _NAME = "local-path-provisioner"
+_LOCAL = "rancher.io/local-path"
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _ACCOUNT = f"{_NAME}-service-account"
 _CONFIG = "local-path-config"
 _NAMESPACE = "kube-system"
 _CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-_STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 _PATHS = {
     "nodePathMap": [
         {"node": "DEFAULT_PATH_FOR_NON_LISTED_NODES", "paths": ["/var/lib/local-path-provisioner"]}
@@ -47,8 +50,8 @@ _RULES = (
 )
 
 
-def provisioner(image: str, helper_image: str) -> list[Manifest]:
-    """The provisioner that makes directories of nodes into volumes."""
+def provisioner(image: str, helper_image: str, names: Sequence[str] = (_LOCAL,)) -> list[Manifest]:
+    """The provisioner that makes directories of nodes into volumes, under these names of provisioners."""
     account = controlplanerights.subject(_ACCOUNT)
     data = {
         "config.json": json.dumps(_PATHS, indent=2) + "\n",
@@ -61,26 +64,26 @@ def provisioner(image: str, helper_image: str) -> list[Manifest]:
         controlplanerights.cluster_role(_NAME, _RULES),
         controlplanerights.cluster_role_binding(_NAME, _NAME, [account]),
         manifest(_CONFIG_MAPS, _CONFIG, _NAMESPACE, data=data),
-        _deployment(image, helper_image),
+        _deployment(image, helper_image, names),
     ]
 
 
 def storage_class() -> Manifest:
     made = manifest(
-        _STORAGE_CLASSES,
+        STORAGE_CLASSES,
         "default",
-        provisioner="rancher.io/local-path",
+        provisioner=_LOCAL,
         reclaimPolicy="Delete",
         volumeBindingMode="WaitForFirstConsumer",
     )
     made["metadata"]["annotations"] = {
-        "storageclass.kubernetes.io/is-default-class": "true",
+        DEFAULT_CLASS: "true",
         "defaultVolumeType": "local",
     }
     return made
 
 
-def _deployment(image: str, helper_image: str) -> Manifest:
+def _deployment(image: str, helper_image: str, names: Sequence[str]) -> Manifest:
     labels = {"app": _NAME}
     allowed = {
         "networking.gardener.cloud/to-apiserver": "allowed",
@@ -96,10 +99,8 @@ def _deployment(image: str, helper_image: str) -> Manifest:
         "/etc/config/config.json",
     ]
     container: dict[str, Any] = {
-        "name": _NAME,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": command,
         "env": [{"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
         "volumeMounts": [{"name": "config", "mountPath": "/etc/config"}],
     }
@@ -110,7 +111,15 @@ def _deployment(image: str, helper_image: str) -> Manifest:
             "serviceAccountName": _ACCOUNT,
             # The ServiceAccount itself has none mounted.
             "automountServiceAccountToken": True,
-            "containers": [container],
+            # Each serves one name: a provisioner of its own for the API server, by its election.
+            "containers": [
+                {
+                    "name": f"{_NAME}-{number}" if number else _NAME,
+                    "command": command if name == _LOCAL else [*command, "--provisioner-name", name],
+                    **container,
+                }
+                for number, name in enumerate(names)
+            ],
             "volumes": [{"name": "config", "configMap": {"name": _CONFIG}}],
         },
     }
