@@ -92,14 +92,14 @@ class Cloud:
     secret: Secret
     shoot: Callable[[ShootReview], Iterator[Problem]]
     profile: Callable[[ProfileSpec], Iterator[Problem]]
+    account: Callable[[Mapping[str, bytes]], Account]
+    """The account of credentials that `secret` accepts."""
+    infrastructure: Planner
     namespaced_profile: Callable[[ProfileReview], Iterator[Problem]] | None = None
     unused_profile: Callable[[ProfileSpec], Iterator[Problem]] | None = None
     seed: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Iterator[Problem]] | None = None
     """Checks a Seed; the second is the stored one."""
     mutate: Mutate | None = None
-    account: Callable[[Mapping[str, bytes]], Account] | None = None
-    """The account of credentials that `secret` accepts."""
-    infrastructure: Planner | None = None
     machines: Machines | None = None
     faults: Faults = field(default_factory=dict)
     dns: Dns | None = None

@@ -248,8 +248,6 @@ def _account(secret: Document, type_: str | None) -> str:
     data |= {key: str(one).encode() for key, one in given.items()}
     if reason := chosen.secret(data, None):
         raise Malformed(f"{secret.title}: {reason}")
-    if chosen.account is None:
-        raise Malformed(f"{secret.title}: accounts of {chosen.type} are not emulated yet")
     return inventory.account_name(chosen.type, chosen.account(data).identity)
 
 

@@ -48,6 +48,5 @@ async def fail(world: KindWorld, cloud: str, *faults: SetFault) -> None:
 def account(cloud: str) -> str:
     """The account of the example's credentials."""
     found = table.cloud(cloud)
-    assert found.account
     data = {name: base64.b64decode(one) for name, one in cloudshoots.example(cloud)["Secret"]["data"].items()}
     return inventory.account_name(cloud, found.account(data).identity)

@@ -22,7 +22,6 @@ def site(cloud: str, changes: Mapping[str, Any] | None = None, **more: Any) -> S
     """The site of the example, with `changes` of its config such as `networks/internal`, and other fields."""
     given = cloudshoots.example(cloud)
     spec, account = given["Shoot"]["spec"], table.cloud(cloud).account
-    assert account
     secret = {name: base64.b64decode(value) for name, value in given["Secret"]["data"].items()}
     found = Site(
         account=f"{cloud}-000000000001",
@@ -38,9 +37,7 @@ def site(cloud: str, changes: Mapping[str, Any] | None = None, **more: Any) -> S
 
 
 def planner(cloud: str) -> Planner:
-    found = table.cloud(cloud).infrastructure
-    assert found
-    return found
+    return table.cloud(cloud).infrastructure
 
 
 def found(*objects: CloudObject) -> Found:

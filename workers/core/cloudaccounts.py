@@ -97,10 +97,6 @@ class CloudAccounts:
             data = {own: data[key] for key, own in (keys or {}).items() if key in data} | data
             if reason := cloud.secret(data, None):
                 raise PermanentError(f"{where}: {reason}", codes=(UNAUTHENTICATED,))
-            if cloud.account is None:
-                raise Malformed(
-                    f"spec.type: cloud {cloud.type!r} is checked, but not emulated yet: use another type"
-                )
             account = cloud.account(data)
             return {
                 "name": inventory.account_name(cloud.type, account.identity),

@@ -155,7 +155,6 @@ async def test_a_record_is_deleted_with_credentials_only(world: KindWorld, named
 async def test_a_throttled_record_is_retried_after_half_a_minute(world: KindWorld) -> None:
     client, since = await world.shoot(), datetime.now(UTC)
     gcp = table.cloud("gcp")
-    assert gcp.account
     account = inventory.account_name("gcp", gcp.account(CREDENTIALS["gcp"]).identity)
     async with connected(Access(world.nats.url, name="test")) as bus:
         found = b'{"faults": [{"fault": "throttling", "on": "dns"}]}'

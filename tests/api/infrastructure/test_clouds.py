@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clouds import table
 from tests.api.infrastructure.infrastructures import behind, says
 from tests.support import cloudshoots
 from tests.support.cases import cases
@@ -22,7 +23,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-CLOUDS = ("alicloud", "aws", "azure", "equinixmetal", "gcp", "openstack")
+CLOUDS = table.TYPES
 STATES = {"alicloud": "FlowState", "equinixmetal": None}
 """Kinds of states that are no InfrastructureState."""
 

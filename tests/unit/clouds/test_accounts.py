@@ -25,13 +25,11 @@ SHOWN = {
 def test_an_account_shows_nothing_secret(cloud: str) -> None:
     data, made = CREDENTIALS[cloud], table.cloud(cloud)
     assert made.secret(data, None) is None
-    assert made.account
     assert made.account(data).shown == SHOWN[cloud]
 
 
 def test_an_account_of_openstack_is_a_tenant() -> None:
     openstack, data = table.cloud("openstack"), CREDENTIALS["openstack"]
-    assert openstack.account
     one = openstack.account(data)
     assert openstack.account({**data, "password": b"another"}) == one
     assert openstack.account({**data, "domainName": b"\xff"}).identity != one.identity
@@ -48,5 +46,4 @@ def test_an_account_of_openstack_is_a_tenant() -> None:
 def test_an_account_of_aws_is_the_one_that_issued_the_key(key_id: bytes, identity: str) -> None:
     """A key that was rotated belongs to the same account. Ids as in public articles about their form."""
     aws = table.cloud("aws")
-    assert aws.account
     assert aws.account({"accessKeyID": key_id}).identity == identity
