@@ -47,8 +47,14 @@ class Balancer:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses in its status."""
-        return servicestatus.addresses(self.service)
+        """The addresses in its status, or behind the host name there."""
+        behind = self.edge.addresses if self.hostname and self.edge else ()
+        return behind or servicestatus.addresses(self.service)
+
+    @property
+    def hostname(self) -> str:
+        """The host name in its status, as some clouds show it."""
+        return servicestatus.hostname(self.service)
 
     @property
     def host(self) -> str:
@@ -104,6 +110,7 @@ class Balancer:
             "namespace": self.ref.namespace,
             "name": self.ref.name,
             "addresses": list(self.addresses),
+            "hostname": self.hostname or None,
             "host": self.host or None,
             "ports": list(self.demand.places),
             "backends": {"healthy": envoy.healthy, "all": envoy.backends} if envoy else None,

@@ -73,6 +73,8 @@ def print_one(one: Balancer, found: Snapshot, events: Sequence[ReportedEvent]) -
         lines.append(f"  why: {one.why}")
     where = f", on host {one.host}" if one.host else ""
     lines.append(f"  address: {', '.join(one.addresses) or 'none yet'}{where}")
+    if one.hostname:
+        lines.append(f"  host name: {one.hostname}")
     if one.envoy:
         for place in one.envoy.places:
             what = "connections" if place.protocol == "TCP" else "flows"

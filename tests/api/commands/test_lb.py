@@ -85,6 +85,7 @@ async def test_each_is_listed_with_address_ports_and_health(asked: Asked) -> Non
     since, connections = web.pop("since"), web.pop("connections")
     assert web == {
         "cluster": "runtime", "namespace": "looked-at", "name": "web", "addresses": [where],
+        "hostname": None,
         "host": None,
         "ports": ["80/TCP"], "backends": {"healthy": 1, "all": 1}, "state": "serving", "why": "",
     }  # fmt: skip

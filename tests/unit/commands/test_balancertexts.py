@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from commands.balancers import balancertexts
@@ -36,6 +38,20 @@ def test_the_host_of_each_address_is_listed(capsys: pytest.CaptureFixture[str]) 
     head, *rows = capsys.readouterr().out.splitlines()
     place = head.index("HOST")
     assert [row[place:].split()[0] for row in rows[:2]] == ["node-a", "node-b"]
+
+
+def test_a_host_name_is_shown_with_the_addresses_behind_it(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "web-0a00001112345678.elb.example.com"
+    status = {"loadBalancer": {"ingress": [{"hostname": name}]}}
+    service = lbobjects.service(status=status)
+    state = EdgeState(uid="", digest="", since="2026-09-01T10:15:31Z", addresses=("10.0.0.17", "fd00::17"))
+    one = replace(served("web", ""), service=service, edge=state)
+    balancertexts.print_one(one, Snapshot([one], None), ())
+    shown = capsys.readouterr().out
+    assert "  address: 10.0.0.17, fd00::17\n" in shown
+    assert f"  host name: {name}\n" in shown
+    assert one.as_json()["hostname"] == name
+    assert replace(one, edge=None).addresses == ("10.0.0.17",), "the name contains it"
 
 
 def test_a_single_host_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:

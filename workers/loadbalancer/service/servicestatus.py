@@ -58,6 +58,11 @@ def addresses(service: Object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(address for address in found if address is not None))
 
 
+def hostname(service: Object) -> str:
+    """The host name that its status shows; empty if it shows none."""
+    return next((fields.text(entry.get("hostname")) for entry in _entries(service)), "")
+
+
 def _address(entry: Json) -> str | None:
     return fields.address(entry.get("ip")) or hostnames.address_in(fields.text(entry.get("hostname")))
 
