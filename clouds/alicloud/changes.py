@@ -9,6 +9,7 @@ from clouds.frame.changes.effects import NETWORKS, PROVIDER, WORKERS, Changes, K
 _ADDRESS = f"{NETWORKS}.zones[].natGateway.eipAllocationID"
 
 CHANGES = Changes(
+    machines=machines.MACHINES,
     hash_inputs=machines.hash_inputs,
     infrastructure=InfrastructureConfig,
     control_plane=ControlPlaneConfig,

@@ -10,6 +10,7 @@ _GROUP = "aws.provider.extensions.gardener.cloud"
 _DRIVER = Rule(Kind.IN_PLACE, "the EBS CSI driver is updated", "AWS-X7")
 
 CHANGES = Changes(
+    machines=machines.MACHINES,
     hash_inputs=machines.hash_inputs,
     infrastructure=InfrastructureConfig,
     control_plane=ControlPlaneConfig,

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from clouds.azure import machines
-from clouds.azure.api import CloudProfileConfig, ControlPlaneConfig, InfrastructureConfig, WorkerConfig
-from clouds.frame import machineclasses
+from clouds.azure.api import ControlPlaneConfig, InfrastructureConfig, WorkerConfig
 from clouds.frame.changes.effects import NETWORKS, Changes, Kind, Rule, flow_annotations, given_up
 from clouds.frame.cloud import Json
 from clouds.frame.decoding import decode_leniently
 from clouds.frame.pools import Site
-from windowbox.models.gardener.worker import WorkerPool
 
 _GROUP = "azure.provider.extensions.gardener.cloud"
 
 
-def expected(site: Site, pools: Sequence[WorkerPool], before: Json | None) -> Site:
-    """The subnets, the identity, and a scale set for each pool of a cluster without zones (AZU-W5)."""
+def expected(site: Site, before: Json | None) -> Site:
+    """The subnets and the identity."""
     config = _infrastructure(site.shoot)
     former = _infrastructure(before).networks.workers if before else None
     subnets = [
-        # AZU-U5: the zone that keeps the range of the workers keeps their subnet, and so its nodes.
         {
             "purpose": "nodes",
             "name": f"nodes-z{zone.name}",
             "zone": str(zone.name),
+            # AZU-U5: the zone that keeps the range of the workers keeps their subnet, and so its nodes.
             "migrated": zone.cidr == former,
         }
         for zone in config.zones
     ] or [{"purpose": "nodes", "name": "nodes"}]
     layout = "MultipleSubnet" if config.zones else "SingleSubnet"
-    infra: dict[str, Any] = {"zoned": config.zoned, "networks": {"layout": layout, "subnets": subnets}}
+    infra: dict[str, Any] = {
+        "zoned": config.zoned,
+        "networks": {"layout": layout, "subnets": subnets},
+        "resourceGroup": {"name": "group"},
+    }
     if config.identity is not None:
         infra["identity"] = {"id": f"{config.identity.resource_group}/{config.identity.name}"}
-    profile = machineclasses.profile_config(CloudProfileConfig, site)
-    domains = next((one.count for one in profile.count_fault_domains if one.region == site.region), 0)
-    sets = [{"poolName": pool.name, "id": "", "name": f"{domains} fault domains"} for pool in pools]
-    return replace(site, infrastructure=infra, dependencies=sets)
+    return replace(site, infrastructure=infra)
 
 
 def _infrastructure(shoot: Mapping[str, Any]) -> InfrastructureConfig:
@@ -72,6 +71,7 @@ _MIGRATION = "nodes move from the availability set to scale sets"
 _DRIVER = Rule(Kind.IN_PLACE, "the CSI driver is updated")
 
 CHANGES = Changes(
+    machines=machines.MACHINES,
     hash_inputs=machines.hash_inputs,
     infrastructure=InfrastructureConfig,
     control_plane=ControlPlaneConfig,

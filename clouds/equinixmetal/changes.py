@@ -10,6 +10,7 @@ _RESERVATIONS = Rule(Kind.IN_PLACE, "machines that are made later try these rese
 _FACILITIES = Rule(Kind.IN_PLACE, "machines that are made later land in one of these facilities", "EQX-W2")
 
 CHANGES = Changes(
+    machines=machines.MACHINES,
     hash_inputs=machines.hash_inputs,
     infrastructure=None,
     control_plane=ControlPlaneConfig,

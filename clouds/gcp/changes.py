@@ -11,6 +11,7 @@ _SUBNET = Rule(Kind.IN_PLACE, "the subnet of internal load balancers is made, or
 _LOGS = Rule(Kind.IN_PLACE, "the flow logs of the subnets are updated")
 
 CHANGES = Changes(
+    machines=machines.MACHINES,
     hash_inputs=machines.hash_inputs,
     infrastructure=InfrastructureConfig,
     control_plane=ControlPlaneConfig,

@@ -9,6 +9,7 @@ from typing import Any
 
 from clouds.frame.cloud import Json
 from clouds.frame.decoding import Config
+from clouds.frame.machineclasses import Machines
 from clouds.frame.pools import Inputs, Site
 from windowbox.models.gardener.worker import WorkerPool
 
@@ -77,7 +78,7 @@ NETWORKS = f"{PROVIDER}.infrastructureConfig.networks"
 WORKERS = f"{PROVIDER}.workers"
 
 
-def as_it_is(site: Site, pools: Sequence[WorkerPool], before: Json | None) -> Site:
+def as_it_is(site: Site, before: Json | None) -> Site:
     return site
 
 
@@ -85,6 +86,7 @@ def as_it_is(site: Site, pools: Sequence[WorkerPool], before: Json | None) -> Si
 class Changes:
     """What a cloud declares about updates. What has no rule changes in place, unless the hash has it."""
 
+    machines: Machines
     hash_inputs: Callable[[WorkerPool, Site, str], Inputs]
     infrastructure: type[Config] | None
     control_plane: type[Config]
@@ -92,8 +94,8 @@ class Changes:
     rules: Rules
     annotations: Rules
     """By name: annotations of Shoots that the extension reads."""
-    expected: Callable[[Site, Sequence[WorkerPool], Json | None], Site] = as_it_is
-    """The site with the parts of statuses that the hash reads. The last is the Shoot before the update."""
+    expected: Callable[[Site, Json | None], Site] = as_it_is
+    """The site with what the hash reads of the Infrastructure's status; also by the Shoot before."""
     by_zone: bool = True
     """Whether each zone of a pool has its share of the machines."""
 

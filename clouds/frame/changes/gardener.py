@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clouds.frame.changes.effects import WORKERS, Kind, Rule, Rules
+from clouds.frame.pools import IN_PLACE
 from clouds.frame.problems import Problem, forbidden, invalid, unchanged
 from windowbox.models import constraints
 from windowbox.models.objects import mapping, mappings
 
-IN_PLACE = ("AutoInPlaceUpdate", "ManualInPlaceUpdate")
 _IMMUTABLE = (
     "region",
     "provider.type",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from clouds.frame import machineclasses
 from clouds.frame.changes.effects import WORKERS, Changes, Effect, Kind
-from clouds.frame.changes.gardener import IN_PLACE
 from clouds.frame.cloud import Json, Lookup, profile_of
 from clouds.frame.decoding import parse
 from clouds.frame.gardenobjects import shoot as read
-from clouds.frame.pools import Site, hashed, share
+from clouds.frame.pools import IN_PLACE, Site, hashed, share
 from clouds.frame.quantities import amount
 from windowbox.errors import Malformed
 from windowbox.models.gardener.worker import WorkerPool
@@ -60,7 +59,9 @@ def _version(changes: Changes, shoot: Json, find: Lookup, stored: Json | None) -
         raise Malformed(f"{WORKERS} has {len(workers)} pools: there may be {_MOST_POOLS}, remove some")
     pools = {str(one.get("name")): _pool(one) for one in workers}
     site = Site(technical_id, given.spec.region, {}, shoot, profile)
-    site = changes.expected(site, [*pools.values()], stored)
+    site = changes.expected(site, stored)
+    depend = (changes.machines.dependency(pool, site) for pool in pools.values())
+    site = replace(site, dependencies=[one for one in depend if one is not None])
     of_shoot = mapping(mapping(spec.get("kubernetes")).get("kubelet"))
     kubelets = {
         str(one.get("name")): mapping(mapping(one.get("kubernetes")).get("kubelet")) or of_shoot
@@ -131,12 +132,10 @@ _WHY = {
 
 
 def _inputs(changes: Changes, of: Version, name: str, zone: str, in_old_form: bool) -> dict[str, str]:
-    pool, raw = of.pools[name], ""
-    if pool.provider_config is not None:
-        raw = json.dumps(pool.provider_config, sort_keys=True, separators=(",", ":"))
+    pool = of.pools[name]
     added = changes.hash_inputs(pool, of.site, zone)
     if in_old_form:
-        return hashed(pool, of.site, raw, added)
+        return hashed(pool, of.site, machineclasses.spelled(pool.provider_config), added)
     # gardenlet hashes these into the name of the node agent Secret.
     shared = hashed(pool, of.site, "", added._replace(before={}))
     return {**shared, **_kubelet(of.kubelets[name]), **added.now}

@@ -112,6 +112,8 @@ def _placed(found: Iterable[Effect], all_: Sequence[Difference]) -> list[Effect]
         leaves: list[Step] = []
         if one.kind in (Kind.ROLLS, Kind.UPDATES):
             leaves = _meeting(one.path, all_) or _meeting(of_shoot, all_)
+        if not leaves and one.path.startswith("CloudProfile."):
+            leaves = [Step("", one.path, None, None)]  # what it leads to has a name that tells nothing
         for leaf in leaves or [Step("", one.path, one.old, one.new)]:
             placed = replace(one, path=leaf.path, old=leaf.old, new=leaf.new)
             key = (one.kind, leaf.path, one.zones, repr((leaf.old, leaf.new)))

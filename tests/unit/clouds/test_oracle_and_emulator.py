@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import pytest
 
 from clouds import table
-from clouds.frame import infrastructure
+from clouds.frame import admission, infrastructure, machineclasses
 from clouds.frame.changes import nodes
 from clouds.frame.changes.effects import Effect, Kind
 from clouds.frame.cloud import Json
@@ -21,7 +19,6 @@ from clouds.frame.gardenobjects import ProfileSpec
 from clouds.frame.gardenobjects import shoot as read
 from clouds.frame.infrastructure import Plan
 from clouds.frame.inventory import CloudObject
-from clouds.frame.pools import Group
 from tests.unit.clouds.oracle import goldens
 
 _CLOUDS = [cloud for cloud in table.TYPES if table.cloud(cloud).infrastructure]
@@ -30,14 +27,18 @@ _CLOUDS = [cloud for cloud in table.TYPES if table.cloud(cloud).infrastructure]
 @cache
 def _accepted(cloud: str) -> list[tuple[goldens.Row, list[Effect], tuple[Plan, Plan]]]:
     """The rows that are not refused, with their effects, and the Infrastructures before and after."""
-    found = ((row, row.found()) for row in goldens.rows(cloud))
-    accepted = [each for each in found if all(one.kind is not Kind.REFUSED for one in each[1])]
-    plans = [(_plan(row, row.old, {}), row) for row, _ in accepted]
-    both = [(before, _plan(row, row.new, before.state)) for before, row in plans]
-    return [(*each, plan) for each, plan in zip(accepted, both, strict=True)]
+    found = []
+    for row in goldens.rows(cloud):
+        effects = row.found()
+        if all(one.kind is not Kind.REFUSED for one in effects):
+            new = admission.mutated(table.cloud(cloud), row.new, row.old, row.find)
+            row = row._replace(new=new)
+            before = _plan(row, row.old, None)
+            found.append((row, effects, (before, _plan(row, new, before))))
+    return found
 
 
-def _plan(row: goldens.Row, shoot: Json, state: Json) -> Plan:
+def _plan(row: goldens.Row, shoot: Json, before: Plan | None) -> Plan:
     planner, spec = table.cloud(row.cloud).infrastructure, read(shoot).spec
     assert planner is not None
     site = infrastructure.Site(
@@ -49,7 +50,9 @@ def _plan(row: goldens.Row, shoot: Json, state: Json) -> Plan:
         profile=ProfileSpec.model_validate(row.objects["CloudProfile", "", row.cloud]["spec"]),
         ssh_public_key="ssh-rsa AAAA",
         credentials={"subscription": "one", "project": "two", "domain": "one"},
-        state=state,
+        state={} if before is None else before.state,
+        status={} if before is None else before.provider_status,
+        pools=spec.provider.workers,
     )
     existing = {(one.kind, one.id): CloudObject(one.kind, one.id, one.id) for one in planner.references(site)}
     return planner.plan(site, existing)
@@ -76,7 +79,8 @@ def _exits(plan: Plan) -> set[str]:
 def test_machine_classes_get_other_names_when_nodes_are_rolled(cloud: str) -> None:
     wrong = {}
     for row, effects, plans in _accepted(cloud):
-        old, new = (_classes(row, *each) for each in zip(_versions(row), plans, strict=True))
+        versions = nodes.versions(table.changes(cloud), row.old, row.new, row.find, row.find)
+        old, new = (_classes(row, *each) for each in zip(versions, plans, strict=True))
         found = {group for group, name in new.items() if old.get(group, name) != name}
         rolled = {
             group
@@ -91,23 +95,22 @@ def test_machine_classes_get_other_names_when_nodes_are_rolled(cloud: str) -> No
     assert wrong == {}
 
 
-def _versions(row: goldens.Row) -> tuple[nodes.Version, nodes.Version]:
-    return nodes.versions(table.changes(row.cloud), row.old, row.new, row.find, row.find)
-
-
 def _classes(row: goldens.Row, version: nodes.Version, plan: Plan) -> dict[tuple[str, str], str]:
     """The names of MachineClasses by pool and zone."""
-    machines: Any = import_module(f"clouds.{row.cloud}.machines")
+    machines = table.cloud(row.cloud).machines
+    assert machines is not None
+    credentials = {"subscription": "one", "project": "two"}
+    status = plan.provider_status
     site = replace(
-        version.site, infrastructure=plan.provider_status, ssh_public_key="ssh-rsa AAAA", project="p"
+        version.site, infrastructure=status, ssh_public_key="ssh-rsa AAAA", credentials=credentials
     )
-    found: list[Group] = []
-    for name, pool in version.pools.items():
-        raw = "" if pool.provider_config is None else json.dumps(pool.provider_config)
-        if name not in version.old_form:
-            secret = _node_agent_secret(site.shoot, name)
-            pool = pool.model_copy(update={"node_agent_secret_name": secret})
-        found += machines.groups(pool, site, raw, machines.used_image(pool, site))
+    pools = [
+        pool
+        if name in version.old_form
+        else pool.model_copy(update={"node_agent_secret_name": _node_agent_secret(site.shoot, name)})
+        for name, pool in version.pools.items()
+    ]
+    found = machineclasses.plan(row.cloud, machines, pools, site).groups
     return {(one.pool.name, one.zone): one.class_name for one in found}
 
 
@@ -115,6 +118,8 @@ def _node_agent_secret(shoot: Any, name: str) -> str:
     """As gardenlet names it."""
     spec, rotation = shoot["spec"], shoot["status"].get("credentials", {}).get("rotation", {})
     pool = next(one for one in spec["provider"]["workers"] if one["name"] == name)
+    if "InPlace" in pool.get("updateStrategy", ""):
+        return f"gardener-node-agent-{name}"
     kubernetes = pool.get("kubernetes", {})
     version = kubernetes.get("version", spec["kubernetes"]["version"])
     image = pool["machine"]["image"]
