@@ -18,8 +18,8 @@ MOST_OBJECTS = 1_000
 """Of one Shoot, and of those that exist without Shoots in one account."""
 MOST_REFERENCES = 100
 """Existing objects that one Shoot uses."""
-LARGEST = 8 << 10
-"""Bytes of one object."""
+LARGEST, LARGEST_TOGETHER = 8 << 10, 512 << 10
+"""Bytes of one object, and of all of one Shoot."""
 _PLAYED_ADDRESSES = int(IPv4Address("198.18.0.0"))
 """A range for tests of networks (RFC 2544), which nobody routes: addresses that nothing answers at."""
 _PLAYED_SIZE = 1 << 17
@@ -62,7 +62,7 @@ def required(found: Found, reference: Reference, owner: str) -> CloudObject:
     if one is None:
         raise Malformed(
             f"{reference.path}: Not found: {reference.id!r:.80}: the account has no such {reference.kind}: "
-            "correct the field, or add it with `windowbox cloud add`"
+            "correct the field, or add it with `windowbox cloud add`, one of another Shoot with --shared"
         )
     if reference.exclusive and one.used_by not in ("", owner) and not one.shared:
         raise Malformed(
@@ -134,10 +134,17 @@ def encoded(objects: Iterable[CloudObject]) -> list[dict[str, Any]]:
     found = [{name: value for name, value in asdict(one).items() if value} for one in objects]
     if len(found) > MOST_OBJECTS:
         raise Malformed(f"the cloud has {len(found)} objects, more than {MOST_OBJECTS}: ask for fewer zones")
+    size = 0
     for one in found:
-        if len(json.dumps(one)) > LARGEST:
+        size += (own := len(json.dumps(one)))
+        if own > LARGEST:
             what = f"{one.get('kind')} {one.get('name') or one.get('id')!s:.80}"
             raise Malformed(f"{what} has more than {LARGEST} bytes: shorten its fields")
+    if size > LARGEST_TOGETHER:
+        raise Malformed(
+            f"the objects of the cloud have {size} bytes together, more than {LARGEST_TOGETHER}: "
+            "shorten names, or ask for fewer zones"
+        )
     return found
 
 

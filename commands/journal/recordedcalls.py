@@ -71,10 +71,8 @@ def _text(call: Call) -> str:
             return _of_cloud(call)
         case "gone", _, answer:
             return "API: is gone" if answer else "API: is still there"
-        case "remind", _, _:
-            return "has the last report written again"
-        case "forget", _, _:
-            return ""
+        case "remind" | "forget", _, _:
+            return "has the last report written again" if call.door == "remind" else ""
     if (found := ownedobjects.summary(call)) is not None:
         return found
     return f"{call.door}: {short(call.request)}" if call.request is not None else ""

@@ -11,12 +11,13 @@ from bus import streams, subjects
 from bus.clusters.clusters import Clusters
 from bus.transport import buckets, consumers
 from bus.transport.buckets import Bucket
-from bus.transport.connection import Bus
+from bus.transport.connection import Bus, Full
 from clouds.frame import inventory
 from clouds.frame.cloud import Cloud
 from clouds.frame.inventory import CloudObject, Found, Reference
+from clouds.frame.operator.faults import QUOTA
 from windowbox.clients.kubernetes.apiresponses import UNAUTHENTICATED
-from windowbox.errors import Conflict, Malformed, Missing, PermanentError
+from windowbox.errors import Conflict, Malformed, Missing, PermanentError, TransientError
 from windowbox.models import fielderrors
 from windowbox.models.objects import from_base64, mapping
 from windowbox.models.refs import SECRETS, ObjectRef
@@ -250,8 +251,15 @@ class CloudAccounts:
                 return False
             if value is None:
                 await self._bucket.delete(key, entry.sequence)
-            else:
+                return True
+            try:
                 await self._bucket.put(key, value, entry.sequence)
+            except Full as error:
+                raise TransientError(
+                    "the inventory of all clouds is full: an operator has to remove objects with `windowbox "
+                    "cloud remove`, or Shoots",
+                    codes=QUOTA,
+                ) from error
             return True
 
         await calls.call("inventory", {"write": key, "content": content}, write, effect=True)

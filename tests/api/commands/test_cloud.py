@@ -152,6 +152,17 @@ def test_an_account_is_bounded_and_its_neighbours_are_not_harmed(alone: CommandL
     ask(alone, "add", ACCOUNT, "elastic-ip", "the-last")
 
 
+def test_a_full_inventory_is_explained(alone: CommandLine, bus: str) -> None:
+    async def fill() -> None:
+        async with connected(Access(bus, name="test")) as server:
+            config = (await server.api(f"STREAM.INFO.KV_{streams.CLOUDS}"))["config"]
+            await server.api(f"STREAM.UPDATE.KV_{streams.CLOUDS}", {**config, "max_bytes": 300})
+
+    asyncio.run(fill())
+    said = ask(alone, "add", OTHER, "vpc", "a", expect=1)
+    assert "the inventory of all clouds is full: remove objects with `windowbox cloud remove`" in said
+
+
 def test_faults_are_listed_replaced_and_ended(alone: CommandLine, bus: str) -> None:
     said = ask(alone, "fail", ACCOUNT, "depleted", "--on", "machines", "--times", "3", "--for", "5m")
     assert f"{ACCOUNT}: depleted, on machines, 3 times, until 20" in said

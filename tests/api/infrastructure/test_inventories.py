@@ -10,15 +10,19 @@ import pytest
 
 from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Registry
-from bus.transport.connection import Bus
+from bus.transport.connection import Bus, connected
+from clouds.frame.inventory import CloudObject
 from clouds.frame.operator.faults import SetFault
+from commands.clouds import inventories
 from tests.support import cloudshoots
 from tests.support.cloudinventory import account, add, fail, stored, write
 from tests.support.cloudshoots import cloud_shoot, infrastructure
 from tests.support.kindworld import KindWorld, world_of
 from tests.support.running import eventually
+from windowbox.errors import Refused
 from windowbox.models.extensions import spelled
 from windowbox.models.refs import INFRASTRUCTURES
+from windowbox.settings.bussettings import Access
 from windowbox.settings.kindsettings import KindSettings
 from workers import replay
 from workers.core.cloudaccounts import CloudAccounts
@@ -76,6 +80,25 @@ async def test_a_deletion_that_meets_a_fault_loses_nothing(world: KindWorld) -> 
     await fail(world, "openstack")
     await shoot.until_gone(INFRASTRUCTURES, "cloud")
     assert await stored(world, "shoots", shoot.namespace) is None
+
+
+async def test_a_shoot_names_the_vpc_of_another_only_if_that_is_shared(world: KindWorld) -> None:
+    owner, other = [await cloud_shoot(world, "aws") for _ in range(2)]
+    await infrastructure(owner, "aws")
+    ready = await owner.until_ready(INFRASTRUCTURES, "cloud")
+    vpc = ready.status["providerStatus"]["vpc"]["id"]
+    await infrastructure(other, "aws", {"networks/vpc": {"id": vpc}})
+    failed = await other.until_failed(INFRASTRUCTURES, "cloud")
+    said = f"networks.vpc.id: Not found: '{vpc}': the account has no such vpc: correct the field, or add it"
+    assert said in failed.status["lastError"]["description"]
+
+    async with connected(Access(world.nats.url, name="operator")) as bus:
+        with pytest.raises(Refused, match=f"belongs to Shoot {owner.namespace}: with --shared"):
+            await inventories.add(bus, account("aws"), CloudObject("vpc", vpc))
+        await inventories.add(bus, account("aws"), CloudObject("vpc", vpc, shared=True))
+    await other.ask(INFRASTRUCTURES, "cloud")
+    ready = await other.until_ready(INFRASTRUCTURES, "cloud")
+    assert ready.status["providerStatus"]["vpc"]["id"] == vpc
 
 
 async def test_what_no_run_has_removed_is_removed_and_released(world: KindWorld) -> None:

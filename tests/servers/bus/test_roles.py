@@ -28,19 +28,26 @@ from bus.workqueue.forgetting import ReportSweep
 from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import PreviousVersion, Router, run_due
+from clouds.frame.inventory import CloudObject
+from clouds.frame.operator.faults import SetFault
+from commands.clouds import inventories
 from sandbox.processes import free_port
 from tests.servers.bus.handlers import Doing
 from tests.support import servers
 from tests.support.natsserver import ensured
 from tests.support.roles import RoleServer, role_server
 from tests.support.running import eventually, running, soon
-from windowbox.errors import Refused, Unreachable
+from windowbox.errors import Refused, TransientError, Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from windowbox.settings.bussettings import Access
+from workers.core.cloudaccounts import CloudAccounts
+from workers.core.cloudfaults import CloudFaults
+from workers.core.recorder import Unrecorded
 
 WEB = ObjectRef("runtime", DNSRECORDS.id, "shop", "web")
 KEY = subjects.key(WEB)
+NOWHERE: Any = None
 HEADERS = {OPERATION: "ADDED", UID: "u-1", VERSION: "1"}
 
 
@@ -172,6 +179,11 @@ async def test_the_operator_sees_and_steers(granted: RoleServer) -> None:
         registry = Registry(bus)
         await registry.join(Member(id="shoot"))
         await registry.leave("shoot")
+        account = "aws-012345678901"
+        await inventories.add(bus, account, CloudObject("vpc", "vpc-1"))
+        await inventories.fail(bus, account, SetFault("quota"))
+        await inventories.heal(bus, account, None)
+        [existing] = [one.object.id for one in inventories.objects(await inventories.accounts(bus))]
         answered = await presence.processes(bus)
         findings = {
             name: [s.subject async for s in consumers.snapshot(bus, name, [f"{first}.>"])]
@@ -181,6 +193,7 @@ async def test_the_operator_sees_and_steers(granted: RoleServer) -> None:
         await bus.api("INFO")
 
     assert answered == [{"role": "watch", "process": "host/1"}]
+    assert existing == "vpc-1"
     assert findings == {
         "OBJECTS": [subjects.seen(WEB)],
         "TRIGGERS": [subjects.wish("dnsrecord", KEY)],
@@ -234,6 +247,17 @@ async def test_without_an_owner_a_question_fails_at_once(roles: RoleServer) -> N
         assert await queries.ask(operator, queries.EDGE) is None
 
 
+async def test_a_worker_counts_faults_of_clouds(granted: RoleServer) -> None:
+    async with connected(granted.access("watcher")) as watcher:
+        await streams.ensure(watcher)
+    async with connected(granted.access("worker")) as bus:
+        key, account = "faults.aws-012345678901", "aws-012345678901"
+        await Bucket(bus, streams.CLOUDS).put(key, b'{"faults": [{"fault": "quota", "times": 1}]}', 0)
+        with pytest.raises(TransientError, match="VpcLimitExceeded"):
+            await CloudFaults(bus).check(Unrecorded(), account, "dns", "shoot--a")
+        assert [one async for one in CloudAccounts(bus, NOWHERE).estates()] == []
+
+
 async def test_a_worker_keeps_addresses_and_owns_an_edge(granted: RoleServer) -> None:
     async with connected(granted.access("watcher")) as watcher:
         await streams.ensure(watcher)
@@ -265,6 +289,7 @@ FORBIDDEN: dict[Role, str] = {
     "watcher": """
         windowbox.twins $KV.leases.process.work.x work.dnsrecord.x work.patch.x work.loadbalancer.x
         run.loadbalancer.x settings.x $KV.addresses.address.x $KV.edges.x $KV.leases.edge windowbox.edge
+        $KV.clouds.shoots.x
         trigger.dnsrecord.x later.dnsrecord.x due.dnsrecord.x intent.x run.dnsrecord.x $KV.clusters.x
         $KV.leases.sweep.dnsrecord $JS.ACK.WORK.pool-dnsrecord.1.1.1.1.0 $JS.API.STREAM.CREATE.FOREIGN
         $JS.API.STREAM.DELETE.OBJECTS $JS.API.STREAM.PURGE.WORK $JS.API.STREAM.MSG.DELETE.TRIGGERS
@@ -283,6 +308,7 @@ FORBIDDEN: dict[Role, str] = {
     "edge": """
         windowbox.twins $KV.leases.process.work.x object.x intent.x settings.x work.dnsrecord.x work.patch.x
         trigger.dnsrecord.x run.loadbalancer.x later.loadbalancer.x $KV.addresses.address.x $KV.clusters.x
+        $KV.clouds.shoots.x
         $KV.leases.addresses $KV.leases.sweep.loadbalancer windowbox.edge $JS.API.STREAM.CREATE.OBJECTS
         $JS.API.STREAM.PURGE.KV_edges $JS.API.STREAM.MSG.DELETE.TRIGGERS
         $JS.API.CONSUMER.CREATE.JOURNAL.reader $JS.API.CONSUMER.CREATE.INTENTS.reader
@@ -291,9 +317,9 @@ FORBIDDEN: dict[Role, str] = {
     "patcher": """
         windowbox.twins $KV.leases.process.work.x object.x intent.x work.dnsrecord.x work.loadbalancer.x
         $KV.addresses.address.x $KV.edges.x $KV.leases.edge windowbox.edge trigger.dnsrecord.x
-        run.dnsrecord.x $KV.clusters.x $KV.leases.sweep.dnsrecord $JS.API.STREAM.CREATE.INTENTS
-        $JS.API.STREAM.UPDATE.INTENTS $JS.API.STREAM.DELETE.INTENTS $JS.API.STREAM.PURGE.OBJECTS
-        $JS.API.STREAM.MSG.DELETE.OBJECTS
+        $KV.clouds.shoots.x run.dnsrecord.x $KV.clusters.x $KV.leases.sweep.dnsrecord
+        $JS.API.STREAM.CREATE.INTENTS $JS.API.STREAM.UPDATE.INTENTS $JS.API.STREAM.DELETE.INTENTS
+        $JS.API.STREAM.PURGE.OBJECTS $JS.API.STREAM.MSG.DELETE.OBJECTS
         $JS.API.STREAM.MSG.DELETE.WORK $JS.API.CONSUMER.CREATE.OBJECTS.reader
         $JS.API.CONSUMER.MSG.NEXT.WORK.pool-dnsrecord $JS.API.DIRECT.GET.OBJECTS.object.x
     """,
@@ -314,10 +340,11 @@ async def test_a_role_cannot_publish_what_is_not_its_part(shared: RoleServer, ro
 
 
 STREAMS = [str(stream["name"]) for stream in streams.streams(1)]
+BUCKETS = ("KV_addresses", "KV_clouds", "KV_clusters", "KV_edges", "KV_leases")
 READ_AS_A_WHOLE: dict[Role, set[str]] = {
     "watcher": {"OBJECTS", "KV_clusters", "KV_leases"},
-    "worker": {"OBJECTS", "TRIGGERS", "LATER", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
-    "runner": {"OBJECTS", "TRIGGERS", "LATER", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
+    "worker": {"OBJECTS", "TRIGGERS", "LATER", *BUCKETS},
+    "runner": {"OBJECTS", "TRIGGERS", "LATER", *BUCKETS},
     "edge": {"OBJECTS", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
     "patcher": {"TRIGGERS", "LATER", "KV_clusters", "KV_leases"},
     "admit": {"KV_clusters", "KV_leases"},

@@ -14,7 +14,7 @@ from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus
 from clouds.frame import inventory
 from clouds.frame.inventory import CloudObject, Reference
-from windowbox.errors import Conflict
+from windowbox.errors import Conflict, Malformed, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, RUNTIME, ObjectRef
 from workers.core.cloudaccounts import CloudAccounts
@@ -70,6 +70,10 @@ class Inventory:
         ref = ObjectRef(RUNTIME, INFRASTRUCTURES.id, owner, "cloud")
         await self._accounts.keep(Run(ref, Object({}), None, Recorder(first)), account, owner, [], [IP])
 
+    async def drop(self, owner: str) -> None:
+        ref = ObjectRef(RUNTIME, INFRASTRUCTURES.id, owner, "cloud")
+        await self._accounts.drop(Run(ref, Object({}), None, Recorder()), owner)
+
     def _key(self, account: str) -> str:
         return inventory.key("existing", account, IP.kind, IP.id)
 
@@ -93,3 +97,33 @@ async def test_a_shoot_with_credentials_of_another_account_leaves_nothing_claime
     await found.keep("shoot--a", "other")
 
     assert (await found.user("one"), await found.user("other")) == ("", "shoot--a")
+
+
+async def test_a_full_inventory_is_an_error_with_a_remedy_and_still_releases(bus: Bus) -> None:
+    found = Inventory(bus)
+    await found.add("one")
+    await found.keep("shoot--a")
+    config = (await bus.api(f"STREAM.INFO.KV_{streams.CLOUDS}"))["config"]
+    await bus.api(f"STREAM.UPDATE.KV_{streams.CLOUDS}", {**config, "max_bytes": 600})
+
+    with pytest.raises(TransientError, match="full: an operator has to remove objects") as raised:
+        await found.keep("shoot--b", "other")
+    assert raised.value.codes == ("ERR_INFRA_QUOTA_EXCEEDED",)
+
+    await found.drop("shoot--a")
+    assert await found.user("one") == ""
+
+
+@pytest.mark.parametrize(
+    ("objects", "error"),
+    [
+        ([CloudObject("vpc", str(i)) for i in range(1_001)], "1001 objects, more than 1000"),
+        ([CloudObject("vpc", "x" * 9_000)], "has more than 8192 bytes"),
+        ([CloudObject("vpc", "x" * 8_000) for _ in range(70)], "bytes together, more than 524288"),
+    ],
+    ids=["number", "one", "together"],
+)
+def test_what_a_shoot_has_is_bounded(objects: list[CloudObject], error: str) -> None:
+    with pytest.raises(Malformed, match=error) as raised:
+        inventory.encoded(objects)
+    assert len(str(raised.value)) < 300
