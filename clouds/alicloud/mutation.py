@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from clouds.alicloud import profile
@@ -26,8 +27,9 @@ def mutate(shoot: Json, old: Mapping[str, Any] | None, find: Lookup) -> None:
             config["snatToUpstreamDNS"] = {"enabled": False}
     if old is None:
         _enable_ad_controller(shoot["spec"]["provider"])
+        images = _Images(shoot, find)
         for worker in shoot["spec"]["provider"]["workers"]:
-            _encrypt(worker, shoot, find)
+            _encrypt(worker, images)
     elif shoot["spec"] != old["spec"]:
         _keep_ad_controller(shoot["spec"]["provider"], old["spec"]["provider"])
         _keep_encryption(shoot, old, find)
@@ -60,7 +62,37 @@ def _control_plane(provider: Mapping[str, Any]) -> Json:
     return spelled(decode(ControlPlaneConfig, given, _CONTROL_PLANE, kind_optional=True))
 
 
-def _encrypt(worker: Json, shoot: Json, find: Lookup) -> None:
+class _Images:
+    """The images of a Shoot's CloudProfile, which is read once and only if a disk depends on it."""
+
+    def __init__(self, shoot: Json, find: Lookup) -> None:
+        self._shoot = shoot
+        self._find = find
+
+    def is_customers(self, image: Mapping[str, Any]) -> bool:
+        """Whether the image belongs to the customer. Malformed if the profile does not have it."""
+        name, version = image.get("name", ""), image["version"]
+        region = self._shoot["spec"].get("region") or ""
+        found = profile.image_id(self._config, name, version, region)
+        if found is None:
+            detail = f"is no image of the CloudProfile in region {region}: add it to its providerConfig"
+            raise Malformed(f"machine.image {name}@{version} {detail}")
+        return self._has_credentials and profile.is_customers(found)
+
+    @cached_property
+    def _config(self) -> CloudProfileConfig:
+        given = profile_of(read(self._shoot), self._find).provider_config
+        what = "spec.providerConfig of the CloudProfile"
+        return decode(CloudProfileConfig, given, what, kind_optional=True)
+
+    @cached_property
+    def _has_credentials(self) -> bool:
+        """The extension asks the cloud, with the credentials of the Shoot. Malformed if there are none."""
+        admission.credentials(read(self._shoot), self._find)
+        return True
+
+
+def _encrypt(worker: Json, images: _Images) -> None:
     """ALI-M2: data volumes, and the system disk if its image belongs to the customer."""
     image = worker.get("machine", {}).get("image", {})
     if "version" not in image:
@@ -69,36 +101,18 @@ def _encrypt(worker: Json, shoot: Json, find: Lookup) -> None:
     for volume in worker.get("dataVolumes", []):
         volume.setdefault("encrypted", True)
     volume = worker.get("volume")
-    if volume is not None and "encrypted" not in volume and _is_customers(image, shoot, find):
+    if volume is not None and "encrypted" not in volume and images.is_customers(image):
         volume["encrypted"] = True
-
-
-def _is_customers(image: Mapping[str, Any], shoot: Json, find: Lookup) -> bool:
-    given = read(shoot)
-    config = decode(
-        CloudProfileConfig,
-        profile_of(given, find).provider_config,
-        "spec.providerConfig of the CloudProfile",
-        kind_optional=True,
-    )
-    name, version = image.get("name", ""), image["version"]
-    found = profile.image_id(config, name, version, given.spec.region)
-    if found is None:
-        detail = (
-            f"is no image of the CloudProfile in region {given.spec.region}: add it to its providerConfig"
-        )
-        raise Malformed(f"machine.image {name}@{version} {detail}")
-    admission.credentials(given, find)
-    return profile.is_customers(found)
 
 
 def _keep_encryption(shoot: Json, old: Mapping[str, Any], find: Lookup) -> None:
     """ALI-M2: a missing value keeps the old one."""
     stored = {one.get("name"): one for one in reversed(old["spec"]["provider"].get("workers", []))}
+    images = _Images(shoot, find)
     for worker in shoot["spec"]["provider"]["workers"]:
         before = stored.get(worker.get("name"))
         if before is None:
-            _encrypt(worker, shoot, find)
+            _encrypt(worker, images)
             continue
         _keep(worker.get("volume"), before.get("volume"))
         volumes = {one.get("name"): one for one in reversed(before.get("dataVolumes", []))}

@@ -18,6 +18,7 @@ from clouds.frame.problems import (
     first_step,
     forbidden,
     invalid,
+    listing,
     required,
     too_long,
     too_many,
@@ -105,7 +106,7 @@ def _pools(workers: Sequence[Worker], zones: frozenset[str]) -> Iterator[Problem
             yield required(f"{path}.zones", "at least one zone must be configured")
         for j, zone in enumerate(worker.zones):
             if zone not in zones:
-                detail = f"supported values {', '.join(sorted(zones))}: add it to networks.zones first"
+                detail = f"supported values {listing(zones)}: add it to networks.zones first"
                 yield invalid(f"{path}.zones[{j}]", zone, detail)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from clouds.aws import profile
 from clouds.aws.api import CloudProfileConfig, CpuOptions, MetadataOptions, VolumeConfig, WorkerConfig
 from clouds.frame.gardenobjects import DataVolume, Volume, Worker
-from clouds.frame.problems import Problem, duplicate, forbidden, invalid, required, too_many
+from clouds.frame.problems import Problem, duplicate, forbidden, invalid, listing, required, too_many
 from clouds.frame.quantities import negative
 
 _WITH_IOPS = "io1"
@@ -25,7 +25,7 @@ def problems(
         yield required(f"{path}.zones", "at least one zone must be configured")
     for i, zone in enumerate(worker.zones):
         if zone not in zones:
-            detail = f"supported values {', '.join(sorted(zones))}: add it to networks.zones first"
+            detail = f"supported values {listing(zones)}: add it to networks.zones first"
             yield invalid(f"{path}.zones[{i}]", zone, detail)
     if config is not None:
         yield from _config(worker, config, f"{path}.providerConfig")

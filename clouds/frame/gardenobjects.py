@@ -251,7 +251,7 @@ def zones_not_extended(old: Sequence[Worker], new: Sequence[Worker], path: str) 
     """ALL-Z1: zones of a pool may only be added at the end."""
     for i, after, before in old_and_new(old, new):
         if before is not None and after.zones[: len(before.zones)] != before.zones:
-            detail = f"field is immutable, except at its end: begin with {', '.join(before.zones)}"
+            detail = f"field is immutable, except at its end: begin with {', '.join(before.zones):.500}"
             yield invalid(f"{path}[{i}].zones", after.zones, detail)
 
 

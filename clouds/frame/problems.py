@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
+import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -10,6 +12,11 @@ from pydantic import BaseModel
 
 from windowbox.errors import Malformed
 from windowbox.models import fielderrors
+
+_LONGEST = 500
+"""Characters of a value in a message."""
+_LISTED = 50
+"""Supported values in a message."""
 
 
 class Problem(NamedTuple):
@@ -50,16 +57,33 @@ def forbidden(path: str, detail: str) -> Problem:
 
 
 def invalid(path: str, value: object, detail: str) -> Problem:
-    shown = value.model_dump(by_alias=True, exclude_none=True) if isinstance(value, BaseModel) else value
-    return Problem(path, "Invalid", fielderrors.invalid(path, shown, detail))
+    return Problem(path, "Invalid", fielderrors.invalid(path, _short(value), detail))
 
 
 def not_supported(path: str, value: object, supported: Iterable[str]) -> Problem:
-    return Problem(path, "NotSupported", fielderrors.not_supported(path, value, sorted(supported)))
+    some = [one[:_LONGEST] for one in heapq.nsmallest(_LISTED, supported)]
+    return Problem(path, "NotSupported", fielderrors.not_supported(path, _short(value), some))
 
 
 def duplicate(path: str, value: object) -> Problem:
-    return Problem(path, "Duplicate", fielderrors.duplicate(path, value))
+    return Problem(path, "Duplicate", fielderrors.duplicate(path, _short(value)))
+
+
+def listing(names: Iterable[str]) -> str:
+    """The names, in order and with commas: the first ones if there are many."""
+    return ", ".join(one[:_LONGEST] for one in heapq.nsmallest(_LISTED, names))
+
+
+def _short(value: object) -> object:
+    """The value for a message. Of a large one the beginning is enough: each of many messages repeats it."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(by_alias=True, exclude_none=True)
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
+    if not isinstance(value, list | dict):
+        return value
+    text = json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def too_many(path: str, found: int, most: int) -> Problem:

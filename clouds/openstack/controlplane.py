@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from clouds.frame import featuregates
-from clouds.frame.problems import Problem, invalid, not_supported, required
+from clouds.frame.problems import Problem, invalid, listing, not_supported, required
 from clouds.openstack.api import CloudProfileConfig, ControlPlaneConfig, InfrastructureConfig
 from clouds.openstack.constraints import classes, floatingpools
 
@@ -52,7 +52,7 @@ def profile_problems(
         return
     found = floatingpools.choice(constraints.floating_pools, domain, region, pool)
     if isinstance(found, frozenset):
-        yield invalid("floatingPoolName", pool, f"is not allowed: use one of {', '.join(sorted(found))}")
+        yield invalid("floatingPoolName", pool, f"is not allowed: use one of {listing(found)}")
         return
     for i, one in enumerate(new.load_balancer_classes if found.load_balancer_classes else ()):  # OST-C6
         if not any(classes.are_alike(one, each) for each in found.load_balancer_classes):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from clouds.frame.decoding import decode
 from clouds.frame.gardenobjects import Worker
-from clouds.frame.problems import Problem, duplicate, forbidden, invalid, required
+from clouds.frame.problems import Problem, duplicate, forbidden, invalid, listing, required
 from clouds.frame.quantities import NodeTemplate, negative
 from clouds.openstack.api import CloudProfileConfig, ServerGroup, WorkerConfig
 from windowbox.errors import Malformed
@@ -44,7 +44,7 @@ def _server_group(
     if not group.policy:
         yield invalid(path, "", "policy field cannot be empty")
     elif group.policy not in profile.server_group_policies:
-        known = ", ".join(profile.server_group_policies)
+        known = listing(profile.server_group_policies)
         yield invalid(
             path, group.policy, f"no matching server group policy in the CloudProfile: use one of {known}"
         )

@@ -11,6 +11,9 @@ from pydantic.alias_generators import to_camel
 
 from windowbox.errors import Malformed
 
+_LONGEST = 500
+"""Characters of a path in an error: names in it may have any length."""
+
 
 class Strict(BaseModel):
     """Fields that are not known are errors: the program that this file is for ends if it finds any."""
@@ -64,7 +67,7 @@ def parsed(text: bytes, what: str) -> CloudProviderConfig:
 def explained(error: object) -> str:
     """The error in one field, and the remedy."""
     assert isinstance(error, dict)
-    field, value = ".".join(map(str, error["loc"])) or "it", error["input"]
+    field, value = ".".join(map(str, error["loc"]))[:_LONGEST] or "it", error["input"]
     match error["type"]:
         case "extra_forbidden":
             return f"{field} is unknown (it is {value!r:.50}): take it out, or correct its name"
