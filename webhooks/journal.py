@@ -27,7 +27,7 @@ from webhooks.review import Context, Found, Review, Wanted
 from webhooks.server import Decision
 from windowbox.errors import Malformed, WindowboxError
 from windowbox.models.objects import Json, mapping
-from windowbox.models.refs import RUNTIME, ObjectRef
+from windowbox.models.refs import RUNTIME, SECRETS, ObjectRef
 from windowbox.models.webhooks import Target
 from windowbox.settings.webhooksettings import PrometheusSettings, WebhookSettings
 from windowbox.telemetry import metrics
@@ -153,8 +153,15 @@ def record(decision: Decision, process: str) -> ReviewRecord:
         outcome=decision.answer.outcome,
         message=decision.answer.message,
         patch=orjson.loads(_without_credentials(patch) or b"[]"),
-        request=packed(review, decision.context),
+        request="" if _has_secrets(decision) else packed(review, decision.context),
     )
+
+
+def _has_secrets(decision: Decision) -> bool:
+    """Whether a cloud decided by values of Secrets: without these, the decision cannot be repeated."""
+    keys = [f"{SECRETS.id}/"] if decision.review.kind == "Secret" else decision.context.objects
+    is_of_cloud = decision.webhook.registration.cloud
+    return bool(is_of_cloud) and any(key.startswith(f"{SECRETS.id}/") for key in keys)
 
 
 def packed(review: Review, context: Context) -> str:

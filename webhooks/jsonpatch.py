@@ -35,7 +35,7 @@ def _operations(path: str, old: Any, new: Any) -> Iterator[Operation]:
         for name, value in old.items():
             if name in new:
                 yield from _operations(f"{path}/{_escaped(name)}", value, new[name])
-            else:
+            elif not _empty(value):
                 yield {"op": "remove", "path": f"{path}/{_escaped(name)}"}
         for name, value in new.items():
             if name not in old:

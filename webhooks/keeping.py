@@ -46,14 +46,17 @@ class Served:
     called: Kube
     """The cluster whose API server calls us."""
     garden: bool = False
+    clouds: tuple[str, ...] = ()
+    """Types of providers besides `local` whose admission a garden has here."""
 
     @property
     def names(self) -> configurations.Names:
         return configurations.names(self.settings, garden=self.garden)
 
     def configurations(self, bundle: bytes, owner: Manifest | None) -> list[Manifest]:
-        build = configurations.for_garden if self.garden else configurations.for_seed
-        return build(self.settings, bundle, owner)
+        if self.garden:
+            return configurations.for_garden(self.settings, bundle, owner, self.clouds)
+        return configurations.for_seed(self.settings, bundle, owner)
 
 
 class Keeping:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webhooks.admission import gardenobjects
+from webhooks.admission import clouds, gardenobjects
 from webhooks.mutators import controlplane, seedobjects, shootobjects
 from webhooks.review import Webhook
 
@@ -18,6 +18,7 @@ _ALL = (
     shootobjects.CALICO,
     shootobjects.KUBE_PROXY,
     shootobjects.NODE,
+    *clouds.WEBHOOKS,
 )
 
 WEBHOOKS: dict[str, Webhook] = {webhook.registration.name: webhook for webhook in _ALL}

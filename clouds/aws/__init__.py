@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clouds.aws import existing, faults, machines, mutation, network, profile, secret, services, shoot
+from clouds.aws.api import CloudProfileConfig
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -13,6 +14,7 @@ CLOUD = Cloud(
     shoot=shoot.problems,
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,
+    profile_config=CloudProfileConfig,
     mutate=mutation.mutate,
     account=secret.account,
     infrastructure=network.PLANNER,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clouds.azure import existing, faults, machines, mutation, network, profile, secret, services, shoot
+from clouds.azure.api import CloudProfileConfig
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -14,6 +15,7 @@ CLOUD = Cloud(
     shoot=shoot.problems,
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,
+    profile_config=CloudProfileConfig,
     mutate=mutation.mutate,
     dns=services.DNS,
     infrastructure=network.PLANNER,

@@ -6,6 +6,7 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from clouds.frame import profilestatus
 from clouds.frame.cloud import Cloud, Json, Lookup, ProfileReview, Secret, ShootReview
 from clouds.frame.decoding import parse
 from clouds.frame.gardenobjects import (
@@ -19,9 +20,14 @@ from clouds.frame.gardenobjects import (
 )
 from clouds.frame.problems import Problem, Refused, plain
 from windowbox.errors import Malformed
+from windowbox.models.gardener.cloudprofile import require_small
+
+Object = Mapping[str, Any]
 
 _MOST = 256
 """Problems in an answer."""
+_MOST_VALUES = 100_000
+"""Values in an object."""
 
 
 class _Reference(Lenient):
@@ -43,7 +49,7 @@ class _Binding(Lenient):
     credentials_ref: _Reference = _Reference()
 
 
-def problems(cloud: Cloud, about: str, new: Json, old: Json | None, find: Lookup) -> list[Problem]:
+def problems(cloud: Cloud, about: str, new: Object, old: Object | None, find: Lookup) -> list[Problem]:
     """The reasons to refuse an object; empty if it is accepted. `about` is its kind in lower case."""
     check = {
         "shoot": _shoot,
@@ -57,19 +63,23 @@ def problems(cloud: Cloud, about: str, new: Json, old: Json | None, find: Lookup
     }[about]
     found: list[Problem] = []
     try:
+        for one in (new, old):
+            require_small(one, "the object", _MOST_VALUES)
         for problem in check(cloud, new, old, find):
             found.append(problem)
             if len(found) == _MOST:
                 break
     except Refused as refused:
-        found.extend(refused.problems)
+        found.extend(refused.problems[: _MOST - len(found)])
     except Malformed as error:
         found.append(plain(str(error)))
     return found
 
 
-def mutated(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Json:
+def mutated(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Json:
     """The Shoot as the cloud's mutator leaves it. Malformed if it cannot read it."""
+    for one in (new, old):
+        require_small(one, "the Shoot", _MOST_VALUES)
     has_workers, changed = bool(shoot(new).spec.provider.workers), stored(new)
     before = None
     if old is not None:
@@ -80,24 +90,30 @@ def mutated(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Json:
     return changed
 
 
-def _shoot(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Iterator[Problem]:
+def merged_config(cloud: Cloud, profile: Object) -> Json | None:
+    """The config for the status of a NamespacedCloudProfile; None if it stays. Malformed if it is none."""
+    require_small(profile, "the NamespacedCloudProfile", _MOST_VALUES)
+    return profilestatus.merged(cloud.profile_config, profile) if cloud.profile_config else None
+
+
+def _shoot(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iterator[Problem]:
     """ALL-5: Shoots without workers have no infrastructure to check."""
     given = shoot(new)
     if given.spec.provider.workers:
         yield from cloud.shoot(ShootReview(given, shoot(old) if old else None, find))
 
 
-def _profile(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Iterator[Problem]:
+def _profile(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iterator[Problem]:
     return cloud.profile(parse(ProfileSpec, new.get("spec"), "the CloudProfile"))
 
 
-def _unused_profile(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Iterator[Problem]:
+def _unused_profile(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iterator[Problem]:
     if cloud.unused_profile is None:
         return iter(())
     return cloud.unused_profile(parse(ProfileSpec, new.get("spec"), "the CloudProfile"))
 
 
-def _namespaced_profile(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Iterator[Problem]:
+def _namespaced_profile(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iterator[Problem]:
     """ALL-7."""
     metadata = parse(Metadata, new.get("metadata"), "metadata of the NamespacedCloudProfile")
     if cloud.namespaced_profile is None or metadata.deletion_timestamp:
@@ -112,11 +128,11 @@ def _namespaced_profile(cloud: Cloud, new: Json, old: Json | None, find: Lookup)
     return cloud.namespaced_profile(ProfileReview(spec, parent))
 
 
-def _seed(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Iterator[Problem]:
+def _seed(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iterator[Problem]:
     return cloud.seed(new, old) if cloud.seed else iter(())
 
 
-def _secret(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Iterator[Problem]:
+def _secret(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iterator[Problem]:
     """ALL-6: an update with equal data is accepted unchecked."""
     data = _decoded(new)
     before = None if old is None else _decoded(old)
@@ -126,7 +142,7 @@ def _secret(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Iterator
             yield plain(reason)
 
 
-def _secret_binding(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Iterator[Problem]:
+def _secret_binding(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iterator[Problem]:
     """ALL-6: checked unless the type of the provider stays."""
     binding, before = (parse(_Binding, one, "the SecretBinding") for one in (new, old))
     kind = binding.provider and binding.provider.type
@@ -135,7 +151,7 @@ def _secret_binding(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> 
     return _referenced(cloud, binding.secret_ref, find)
 
 
-def _credentials_binding(cloud: Cloud, new: Json, old: Json | None, find: Lookup) -> Iterator[Problem]:
+def _credentials_binding(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iterator[Problem]:
     """ALL-6: checked at creation; what it refers to never changes."""
     if old is not None:
         return iter(())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from clouds.frame.decoding import parse
+from clouds.frame.decoding import Config, parse
 from clouds.frame.gardenobjects import NamespacedProfileSpec, ProfileSpec, Shoot
 from clouds.frame.infrastructure import Planner
 from clouds.frame.machineclasses import Machines
@@ -84,6 +84,9 @@ class Account:
     """What ids and statuses of the cloud show of its credentials."""
 
 
+_ConfigType = type[Config]
+
+
 @dataclass(frozen=True)
 class Cloud:
     """One type of provider."""
@@ -96,6 +99,8 @@ class Cloud:
     """The account of credentials that `secret` accepts."""
     infrastructure: Planner
     namespaced_profile: Callable[[ProfileReview], Iterator[Problem]] | None = None
+    profile_config: _ConfigType | None = None
+    """The config of CloudProfiles, if NamespacedCloudProfiles may add to it."""
     unused_profile: Callable[[ProfileSpec], Iterator[Problem]] | None = None
     seed: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Iterator[Problem]] | None = None
     """Checks a Seed; the second is the stored one."""

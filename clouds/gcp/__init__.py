@@ -5,6 +5,7 @@ from __future__ import annotations
 from clouds.frame import networkconfig
 from clouds.frame.cloud import Cloud
 from clouds.gcp import backup, existing, faults, machines, network, profile, secret, services, shoot
+from clouds.gcp.api import CloudProfileConfig
 
 CLOUD = Cloud(
     type="gcp",
@@ -15,6 +16,7 @@ CLOUD = Cloud(
     shoot=shoot.problems,
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,
+    profile_config=CloudProfileConfig,
     seed=backup.seed_problems,
     mutate=networkconfig.without_overlay(snat=True),
     dns=services.DNS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clouds.frame.cloud import Cloud
 from clouds.openstack import existing, faults, machines, mutation, network, profile, secret, services, shoot
+from clouds.openstack.api import CloudProfileConfig
 
 CLOUD = Cloud(
     type="openstack",
@@ -15,6 +16,7 @@ CLOUD = Cloud(
     shoot=shoot.problems,
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,
+    profile_config=CloudProfileConfig,
     mutate=mutation.mutate,
     dns=services.DNS,
     backups=services.BACKUPS,

@@ -80,7 +80,8 @@ class Admitting:
             with contextlib.suppress(Missing):
                 images[name] = settings.kinds.images.image(name)
         targets = (Target.GARDEN,) if garden else (Target.SEED, Target.SHOOT)
-        webhooks = [table.WEBHOOKS[one.name] for one in configurations.served(settings.webhooks, *targets)]
+        wanted = configurations.served(settings.webhooks, *targets, clouds=settings.clouds.types)
+        webhooks = [table.WEBHOOKS[one.name] for one in wanted]
         server = Server(
             webhooks, Context(settings.webhooks, images=images), self._lookups.look, self._journal
         )
@@ -159,7 +160,8 @@ async def admitting(settings: Settings, *, garden: bool, process: str = "") -> A
         called, file = own, settings.webhooks.garden_kubeconfig or settings.garden.kubeconfig
         if garden and file:
             called = await stack.enter_async_context(kube.from_file(file))
-        made = Admitting(settings, Served(settings.webhooks, own, called, garden), process or this_process())
+        served = Served(settings.webhooks, own, called, garden, settings.clouds.types)
+        made = Admitting(settings, served, process or this_process())
         made.metrics = await stack.enter_async_context(
             http.served(settings.metrics, lambda: made.ready, probes=settings.probes)
         )

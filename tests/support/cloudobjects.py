@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -32,6 +34,94 @@ def one(cloud: str, kind: str) -> Object:
 
 def shoot(cloud: str) -> Object:
     return one(cloud, "Shoot")
+
+
+_GUID = "00000000-0000-0000-0000-00000000000"
+_CREDENTIALS: dict[str, dict[str, str]] = {
+    "alicloud": {
+        "accessKeyID": "not.a.real.key.id",
+        "accessKeySecret": "not the secret of a real access key",
+    },
+    "aws": {
+        "accessKeyID": "NOT_A_REAL_KEY_ID",
+        "secretAccessKey": "NotTheSecretOfARealAccessKeyOfThisCloud/=",
+    },
+    "azure": {"subscriptionID": f"{_GUID}1", "tenantID": f"{_GUID}2"},
+    "gcp": {"serviceaccount.json": json.dumps({"type": "service_account", "project_id": "my-project"})},
+    "openstack": {
+        "domainName": "my-domain",
+        "tenantName": "my-project",
+        "username": "my-user",
+        "password": "my-password",
+    },
+}
+
+
+def secret(cloud: str, **data: str) -> Object:
+    """A Secret with good credentials, or with other values."""
+    values = {**_CREDENTIALS[cloud], **data}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": cloud,
+            "namespace": NAMESPACE,
+            "labels": {f"provider.shoot.gardener.cloud/{cloud}": "true"},
+        },
+        "data": {name: b64encode(value.encode()).decode() for name, value in values.items()},
+    }
+
+
+def credentials_binding(cloud: str) -> Object:
+    return {
+        "apiVersion": "security.gardener.cloud/v1alpha1",
+        "kind": "CredentialsBinding",
+        "metadata": {"name": cloud, "namespace": NAMESPACE},
+        "provider": {"type": cloud},
+        "credentialsRef": {"apiVersion": "v1", "kind": "Secret", "namespace": NAMESPACE, "name": cloud},
+    }
+
+
+def secret_binding(cloud: str) -> Object:
+    return {
+        "apiVersion": "core.gardener.cloud/v1beta1",
+        "kind": "SecretBinding",
+        "metadata": {"name": cloud, "namespace": NAMESPACE},
+        "provider": {"type": cloud},
+        "secretRef": {"namespace": NAMESPACE, "name": cloud},
+    }
+
+
+def for_admission(object: Object, cloud: str) -> Object:
+    """The object with the label by which Gardener's API server selects the webhooks of its cloud."""
+    labels = {
+        **object["metadata"].get("labels", {}),
+        f"provider.extensions.gardener.cloud/{cloud}": "true",
+    }
+    return {**object, "metadata": {**object["metadata"], "labels": labels}}
+
+
+def namespaced_profile(cloud: str) -> Object:
+    """A profile that adds a version to an image of the example's CloudProfile."""
+    parent = one(cloud, "CloudProfile")
+    (image,) = parent["spec"]["machineImages"]
+    (mapped,) = parent["spec"]["providerConfig"]["machineImages"]
+    added = {**image, "versions": [{**image["versions"][0], "version": "2000.0.0"}]}
+    config = {
+        "apiVersion": parent["spec"]["providerConfig"]["apiVersion"],
+        "kind": "CloudProfileConfig",
+        "machineImages": [{**mapped, "versions": [{**mapped["versions"][0], "version": "2000.0.0"}]}],
+    }
+    return {
+        "apiVersion": "core.gardener.cloud/v1beta1",
+        "kind": "NamespacedCloudProfile",
+        "metadata": {"name": "own", "namespace": NAMESPACE},
+        "spec": {
+            "parent": {"kind": "CloudProfile", "name": cloud},
+            "machineImages": [added],
+            "providerConfig": config,
+        },
+    }
 
 
 def provider(shoot: Object) -> Any:

@@ -15,6 +15,8 @@ KINDS = (
     (_GARDEN, "v1beta1", "cloudprofiles", "CloudProfile", False, False),
     (_GARDEN, "v1beta1", "namespacedcloudprofiles", "NamespacedCloudProfile", True, True),
     (_GARDEN, "v1beta1", "shoots", "Shoot", True, True),
+    (_GARDEN, "v1beta1", "secretbindings", "SecretBinding", True, False),
+    ("security.gardener.cloud", "v1alpha1", "credentialsbindings", "CredentialsBinding", True, False),
     ("security.gardener.cloud", "v1alpha1", "workloadidentities", "WorkloadIdentity", True, True),
 )
 Kinds = tuple[tuple[str, str, str, str, bool, bool], ...]

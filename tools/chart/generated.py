@@ -56,6 +56,9 @@ def files() -> dict[str, str]:
                 ("files/rbac.yaml", _written("windowbox/rights/rbac.py", {"rules": rules})),
             )
         },
+        f"../{APPLICATION}/files/rbac-clouds.yaml": _written(
+            "windowbox/rights/rbac.py", {"rules": rbac.CLOUD_RULES}
+        ),
         **{f"files/dashboards/{name}.json": dashboards.text(name) for name in dashboards.DASHBOARDS},
     }
 

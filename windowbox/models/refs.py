@@ -103,6 +103,13 @@ SECRETS = Resource("", "v1", "secrets", "Secret")
 SERVICES = Resource("", "v1", "services", "Service", short_names=("svc",))
 
 # Of the garden.
+CREDENTIALS_BINDINGS = Resource(
+    "security.gardener.cloud", "v1alpha1", "credentialsbindings", "CredentialsBinding"
+)
+NAMESPACED_CLOUD_PROFILES = Resource(
+    "core.gardener.cloud", "v1beta1", "namespacedcloudprofiles", "NamespacedCloudProfile"
+)
+SECRET_BINDINGS = Resource("core.gardener.cloud", "v1beta1", "secretbindings", "SecretBinding")
 SEEDS = Resource("core.gardener.cloud", "v1beta1", "seeds", "Seed", namespaced=False)
 SHOOTS = Resource("core.gardener.cloud", "v1beta1", "shoots", "Shoot")
 

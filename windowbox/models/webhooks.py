@@ -49,6 +49,8 @@ class Registration:
     path: str = ""
     """Below the server's root; empty if it is the name."""
     validating: bool = False
+    cloud: str = ""
+    """The type of provider that it is for. Only where clouds.types lists the type, the webhook is served."""
     matters: str = ""
     """In CEL: whether the webhook has something to do. It may exclude objects that it has changed."""
 
@@ -193,6 +195,58 @@ SECRETS_VALIDATOR = Registration(
     validating=True,
 )
 
+CLOUDS = ("alicloud", "aws", "azure", "gcp", "openstack")
+"""Types with an admission of their own. Equinix Metal has none."""
+
+
+def mutator_of(cloud: str) -> Registration:
+    rules = [Rule(_CORE, "v1beta1", "shoots", "Shoot")]
+    if cloud != "alicloud":
+        rules.append(Rule(_CORE, "v1beta1", "namespacedcloudprofiles/status", "NamespacedCloudProfile"))
+    return Registration(
+        f"{cloud}.mutator",
+        Target.GARDEN,
+        tuple(rules),
+        objects={"matchLabels": {f"provider.extensions.gardener.cloud/{cloud}": "true"}},
+        path=f"webhooks/mutate/{cloud}",
+        cloud=cloud,
+    )
+
+
+def validator_of(cloud: str) -> Registration:
+    rules = [
+        Rule(_CORE, "*", "cloudprofiles", "CloudProfile"),
+        Rule(_CORE, "*", "secretbindings", "SecretBinding"),
+        Rule(_CORE, "*", "shoots", "Shoot"),
+        Rule("security.gardener.cloud", "v1alpha1", "credentialsbindings", "CredentialsBinding"),
+    ]
+    if cloud != "alicloud":
+        rules.append(Rule(_CORE, "*", "namespacedcloudprofiles", "NamespacedCloudProfile"))
+    if cloud == "gcp":  # retention of backups
+        rules.append(Rule(_CORE, "*", "seeds", "Seed"))
+    return Registration(
+        f"{cloud}.validator",
+        Target.GARDEN,
+        tuple(rules),
+        objects={"matchLabels": {f"provider.extensions.gardener.cloud/{cloud}": "true"}},
+        path=f"webhooks/validate/{cloud}",
+        validating=True,
+        cloud=cloud,
+    )
+
+
+def secrets_validator_of(cloud: str) -> Registration:
+    return Registration(
+        f"{cloud}.secrets.validator",
+        Target.GARDEN,
+        SECRETS_VALIDATOR.rules,
+        objects={"matchLabels": {f"provider.shoot.gardener.cloud/{cloud}": "true"}},
+        path=f"webhooks/validate/secrets/{cloud}",
+        validating=True,
+        cloud=cloud,
+    )
+
+
 REGISTRATIONS = {
     one.name: one
     for one in (
@@ -207,6 +261,7 @@ REGISTRATIONS = {
         SECRETS_VALIDATOR,
         SHOOT,
         VALIDATOR,
+        *(make(cloud) for cloud in CLOUDS for make in (mutator_of, secrets_validator_of, validator_of)),
     )
 }
 """By name, in the order of configurations."""

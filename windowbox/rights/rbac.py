@@ -11,10 +11,13 @@ from windowbox.models.refs import (
     CLOUD_PROFILES,
     CLUSTERS,
     CONTROL_PLANES,
+    CREDENTIALS_BINDINGS,
     LEASES,
     MANAGED_RESOURCES,
+    NAMESPACED_CLOUD_PROFILES,
     NAMESPACES,
     NETWORK_POLICIES,
+    SECRET_BINDINGS,
     SECRETS,
     SERVICES,
     Resource,
@@ -132,6 +135,11 @@ RULES: dict[str, list[dict[str, Any]]] = {
 """The least rights of each role in the whole cluster. `provider` is the user of a Shoot's kubeconfig in the
 cluster of its machines, `target` the user in the Shoot itself, where machines become nodes."""
 
+CLOUD_RULES = rules(
+    (one, "", READ) for one in (CREDENTIALS_BINDINGS, NAMESPACED_CLOUD_PROFILES, SECRET_BINDINGS, SECRETS)
+)
+"""What `admission` reads besides in a garden if the setting clouds.types is not empty."""
+
 SECRET_RULES = {role: _by_namespace(rights()) for role, rights in _OF_THE_BUS.items()}
 """Rights in granted namespaces only."""
 
@@ -152,6 +160,7 @@ BY_DEFAULT = GrantSettings()
 
 _HEAD = """# Made by `make generate` from windowbox/kinds.py.
 # If the setting grant.namespaces is not the default, change the variable `namespaces` of windowbox-granter.
+# If clouds.types is not empty, bind system:windowbox:admission:clouds to the admission of a garden.
 """
 
 
@@ -186,6 +195,9 @@ def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
         made.append(_role(_secrets_role(role), granted))
         if everywhere:
             made.append(_binding(_secrets_role(role), role))
+    made.append(_role(_CLOUDS_ROLE, CLOUD_RULES))
+    if everywhere:
+        made.append(_binding(_CLOUDS_ROLE, "admission"))
     # RBAC cannot limit `create` to types of Secrets, but to a namespace.
     name = f"{user('target')}:bootstrap-tokens"
     metadata = {"name": name, "namespace": "kube-system"}
@@ -256,6 +268,9 @@ def granter() -> list[dict[str, Any]]:
 
 def _secrets_role(role: str) -> str:
     return f"{user(role)}:secrets"
+
+
+_CLOUDS_ROLE = f"{user('admission')}:clouds"
 
 
 def text() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,36 +77,49 @@ def lease(settings: WebhookSettings, *, garden: bool) -> str:
     return "admit-runtime" if settings.runtime else "admit"
 
 
-def served(settings: WebhookSettings, *targets: Target) -> list[Registration]:
-    """The webhooks of these targets that are not disabled, in the order of configurations."""
+def served(settings: WebhookSettings, *targets: Target, clouds: Collection[str] = ()) -> list[Registration]:
+    """The webhooks of these targets that are not disabled, in the order of configurations.
+
+    Those of clouds are among them for these types only.
+    """
     disabled = {*settings.disabled}
     if not settings.self_hosted:
         disabled.add(CALICO_SELF_HOSTED_SHOOT.name)
     if not settings.dnsconfig:
         disabled.add(DNS_CONFIG.name)
-    found = [one for one in REGISTRATIONS.values() if one.target in targets and one.name not in disabled]
-    return [] if "*" in disabled else sorted(found, key=lambda one: one.name)
+    if "*" in disabled:
+        return []
+    found = [
+        one
+        for one in REGISTRATIONS.values()
+        if one.target in targets and one.name not in disabled and (not one.cloud or one.cloud in clouds)
+    ]
+    return sorted(found, key=lambda one: one.name)
 
 
 def for_seed(settings: WebhookSettings, bundle: bytes, owner: Manifest | None = None) -> list[Manifest]:
     """For the cluster that we run in. Deleted with the Namespace `owner`."""
     targets = (Target.SEED, Target.SHOOT) if settings.self_hosted else (Target.SEED,)
     known = names(settings)
-    return _configurations(known.prefixed, _entries(settings, known, targets, settings.mode, bundle), owner)
+    entries = _entries(settings, known, served(settings, *targets), settings.mode, bundle)
+    return _configurations(known.prefixed, entries, owner)
 
 
 def for_shoot(settings: WebhookSettings, bundle: bytes) -> list[Manifest]:
     """For a Shoot whose API server runs beside us."""
     known = names(settings)
     mode: Mode = "url" if settings.mode == "url" else "url-service"
-    entries = _entries(settings, known, (Target.SHOOT,), mode, bundle)
+    entries = _entries(settings, known, served(settings, Target.SHOOT), mode, bundle)
     return _configurations(f"{known.prefixed}-shoot", entries, None)
 
 
-def for_garden(settings: WebhookSettings, bundle: bytes, owner: Manifest | None = None) -> list[Manifest]:
-    """For the garden whose admission we are."""
+def for_garden(
+    settings: WebhookSettings, bundle: bytes, owner: Manifest | None = None, clouds: Collection[str] = ()
+) -> list[Manifest]:
+    """For the garden whose admission we are, also that of these clouds."""
     known = names(settings, garden=True)
-    entries = _entries(settings, known, (Target.GARDEN,), settings.mode, bundle)
+    wanted = served(settings, Target.GARDEN, clouds=clouds)
+    entries = _entries(settings, known, wanted, settings.mode, bundle)
     return _configurations(known.prefixed, entries, owner)
 
 
@@ -146,10 +159,10 @@ def server_port(settings: WebhookSettings) -> int:
 
 
 def _entries(
-    settings: WebhookSettings, known: Names, targets: Iterable[Target], mode: Mode, bundle: bytes
+    settings: WebhookSettings, known: Names, wanted: Iterable[Registration], mode: Mode, bundle: bytes
 ) -> list[tuple[Registration, Manifest]]:
     made = []
-    for one in served(settings, *targets):
+    for one in wanted:
         entry = _entry(one, known, _client(settings, known, mode, one.url_path, bundle))
         if settings.second_calls and one.called_twice:
             # API servers reuse connections with the same authorities. The line break after the bundle keeps

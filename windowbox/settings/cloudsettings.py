@@ -25,7 +25,7 @@ class CloudSettings(Section):
     )
     image: str = Field(
         "",
-        pattern=r"^[!-~]{0,1024}$",
+        pattern=r"^[!-~]{0,1000}$",
         description="Container image of clouds' machines, whichever image of the cloud they ask for.",
     )
 

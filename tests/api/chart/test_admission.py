@@ -75,6 +75,8 @@ def test_the_admission_has_exactly_the_rights_of_the_table() -> None:
     assert of_kind(_rendered(RUNTIME), "Role")[NAME]["rules"] == rbac.OWN_SECRET_RULES["admission"]
     garden = _rendered(APPLICATION)
     assert of_kind(garden, "ClusterRole")[NAME]["rules"] == rbac.RULES["admission"]
+    more = _rendered(APPLICATION, settings={"clouds": {"types": ["aws"]}})
+    assert of_kind(more, "ClusterRole")[NAME]["rules"] == [*rbac.RULES["admission"], *rbac.CLOUD_RULES]
     [subject] = of_kind(garden, "ClusterRoleBinding")[NAME]["subjects"]
     assert subject == {"kind": "ServiceAccount", **ACCOUNT}
 

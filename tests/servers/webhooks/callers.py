@@ -18,7 +18,7 @@ from sandbox.servers import certificates
 from tests.support.admitted import Json, resource
 from tests.support.reviews import admission_review, response
 from webhooks import table
-from webhooks.review import Context, Found, Lookup, Review
+from webhooks.review import Context, Found, Lookup, Review, Webhook
 from webhooks.server import Certificates, Decision, Look, Server
 from windowbox.settings.webhooksettings import WebhookSettings
 
@@ -85,8 +85,8 @@ async def never(_: Lookup, seconds: float) -> Found:
 
 
 @contextlib.asynccontextmanager
-async def asked(tmp_path: Path, look: Look) -> AsyncIterator[Caller]:
-    """A server that looks objects up so, and a client."""
+async def asked(tmp_path: Path, look: Look, *others: Webhook) -> AsyncIterator[Caller]:
+    """A server that looks objects up so, and a client. `others` take the place of webhooks of their names."""
     ca = certificates.authority(tmp_path)
     pair = certificates.server(ca, tmp_path, "hook", ["127.0.0.1"])
     shown = Certificates()
@@ -99,6 +99,7 @@ async def asked(tmp_path: Path, look: Look) -> AsyncIterator[Caller]:
         released.wait()
 
     webhooks = {**table.WEBHOOKS, "shoot": replace(table.WEBHOOKS["shoot"], act=waits)}
+    webhooks |= {one.registration.name: one for one in others}
     served = Server(webhooks.values(), Context(settings), look, notes)
     trust = ssl.create_default_context(cafile=ca.certificate)
     async with (
