@@ -183,6 +183,18 @@ class CloudAccounts:
             if not buckets.gone(stored):
                 yield stored.subject.removeprefix(prefix), _estate(json.loads(stored.data))
 
+    async def claims(self) -> AsyncIterator[tuple[str, CloudObject]]:
+        """The existing objects that somebody uses alone, each with its account."""
+        prefix = subjects.entry(streams.CLOUDS, "existing.")
+        async for stored in consumers.snapshot(self._bus, f"KV_{streams.CLOUDS}", [f"{prefix}>"]):
+            for one in inventory.decoded([] if buckets.gone(stored) else [json.loads(stored.data)]):
+                if one.used_by:
+                    yield stored.subject.removeprefix(prefix).partition(".")[0], one
+
+    async def free(self, account: str, one: CloudObject) -> None:
+        """End the use of an object, whose user is gone."""
+        await self._release(Unrecorded(), account, one.kind, one.id, one.used_by)
+
     async def clean_up(self, owner: str, made_by: Maker) -> None:
         """Drop what a vanished Infrastructure has left. Conflict if another one takes it over meanwhile."""
         entry = await self._bucket.get(_of_shoot(owner))

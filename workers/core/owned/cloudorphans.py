@@ -77,7 +77,10 @@ class CloudOrphans:
     async def _check(self) -> None:
         kept: set[ObjectRef] = set()
         orphans: list[tuple[str, Maker]] = []
+        # Read before the Shoots: whoever claims an object is known before.
+        claims, owners = [one async for one in self._accounts.claims()], set[str]()
         async for owner, estate in self._accounts.estates():
+            owners.add(owner)
             if (maker := estate.made_by) is not None:
                 kept.add(maker.ref)
                 if maker.ref.cluster in self._view.listed and self._view.get(maker.ref) is None:
@@ -95,6 +98,10 @@ class CloudOrphans:
                 continue
             metrics.orphans.labels("infrastructure").inc()
             logger.warning("the cloud of %s was made for %s, which is gone: removed", owner, maker.ref)
+        owners |= {ref.namespace for ref, _ in self._view.items()}  # those that the bus has lost
+        for account, one in claims:
+            if one.used_by.partition("/")[0] not in owners:  # a machine of a Shoot is SHOOT/MACHINE
+                await self._accounts.free(account, one)
         for ref, has_objects in self._view.items():
             if has_objects and ref not in kept:
                 await self._renew(ref)
