@@ -22,4 +22,5 @@ CLOUD = Cloud(
     backups=services.BACKUPS,
     volumes=services.volumes,
     machines=machines.MACHINES,
+    public_name=services.public_name,
 )

@@ -25,3 +25,9 @@ def volumes(site: StorageSite) -> Volumes:
         name="default", provisioner=_DRIVER, parameters={"encrypted": "true"}, default=managed
     )
     return Volumes(classes=(made,), drivers=(_DRIVER,), snapshots=SnapshotClass(_DRIVER, managed))
+
+
+def public_name(address: str, region: str) -> str:
+    """The public name of an instance. The oldest region has a form of its own."""
+    where = "compute-1" if region == "us-east-1" else f"{region}.compute"
+    return f"ec2-{address.replace('.', '-')}.{where}.amazonaws.com"

@@ -112,3 +112,5 @@ class Cloud:
     backups: Backups | None = None
     volumes: Callable[[StorageSite], Volumes] | None = None
     """The storage classes of a Shoot. Malformed if a config cannot be read."""
+    public_name: Callable[[str, str], str] | None = None
+    """The host name of a public IPv4 address in a region, of clouds whose instances have one."""

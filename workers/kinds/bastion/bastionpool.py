@@ -30,6 +30,7 @@ from windowbox.models.refs import (
     Resource,
 )
 from workers.core import clock
+from workers.core.cloudaccounts import CloudAccounts
 from workers.core.lifecycle import statuses
 from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, parsed_spec
 from workers.core.owned import manifests, ownerindex, ownermapping
@@ -37,8 +38,9 @@ from workers.core.owned.manifests import Manifest
 from workers.core.owned.ownerindex import OwnerIndex
 from workers.core.owned.targets import TargetCluster, TargetClusters, concurrently
 from workers.core.serving import Common, Serving
-from workers.kinds.bastion import bastionimages, bastionobjects
+from workers.kinds.bastion import bastionimages, bastionobjects, cloudbastions
 from workers.kinds.bastion.bastionobjects import Site
+from workers.kinds.bastion.cloudbastions import CloudBastions
 
 logger = logging.getLogger(__name__)
 
@@ -48,12 +50,12 @@ KIND = Kind(
     finalizer="extensions.gardener.cloud/bastion",
     descriptions=statuses.descriptions_for("Bastion", deleted="reconciled"),
     classes=frozenset({"shoot"}),
+    clouds=cloudbastions.TYPES,
     deadline=1200.0,
     stops_on_failed_shoot=False,
     migrates=False,
 )
 
-_CREDENTIALS = "cloudprovider"
 _WITH_FINALIZERS = (PODS, SERVICES)
 """Kinds whose objects other controllers hold by finalizers."""
 _TERMINATED = ("Failed", "Succeeded")
@@ -62,8 +64,9 @@ _TERMINATED = ("Failed", "Succeeded")
 class BastionActuator(Actuator):
     """Creates and removes a Bastion's objects, and reports the address of its load balancer."""
 
-    def __init__(self, targets: TargetClusters) -> None:
+    def __init__(self, targets: TargetClusters, clouds: CloudBastions) -> None:
         self._targets = targets
+        self._clouds = clouds
 
     async def reconcile(self, run: Run) -> Status:
         spec = parsed_spec(BastionSpec, run.object)
@@ -73,11 +76,16 @@ class BastionActuator(Actuator):
         cluster = await run.recorder.read(ObjectRef(run.ref.cluster, CLUSTERS.id, "", run.ref.namespace))
         if cluster is None:
             raise TransientError(f"the Cluster {run.ref.namespace} is not there yet")
-        profile = cloudprofile.profile(cluster.spec)
+        profile, cloud = cloudprofile.profile(cluster.spec), cloudbastions.cloud_of(run.object)
+        await self._clouds.call(run)
         async with self._provider(run) as target:
             now = await clock.now(run.recorder)
-            current = bastionimages.of_pod(await target.cached(PODS, at.namespace, at.name))
-            pod = bastionobjects.pod(at, bastionimages.image(profile, now, current))
+            if cloud:
+                image = self._clouds.image(cloud, cluster, profile, now)
+            else:
+                current = bastionimages.of_pod(await target.cached(PODS, at.namespace, at.name))
+                image = bastionimages.image(profile, now, current)
+            pod = bastionobjects.pod(at, image)
             home = await target.cached(NAMESPACES, "", at.namespace)
             if home and home.deleting:
                 raise Waiting(f"waiting for the former namespace {at.namespace} to be gone")
@@ -98,11 +106,13 @@ class BastionActuator(Actuator):
             ready = await target.cached(PODS, at.namespace, at.name)
             if ready is None or ready.deleting or not ownermapping.ready(ready):
                 raise Waiting("waiting for Bastion Pod to get ready")
+            endpoint = cloudbastions.ingress(cloud, cluster, ingress[0]) if cloud else ingress[0]
             # The merge patch removes fields of a former address.
-            return {"ingress": {"hostname": None, "ip": None, "ipMode": None, **ingress[0]}}
+            return {"ingress": {"hostname": None, "ip": None, "ipMode": None, **endpoint}}
 
     async def delete(self, run: Run) -> None:
         at = Site(ownerindex.machine_namespace(run), run.ref.name)
+        await self._clouds.call(run)
         async with self._provider(run) as target:
             left = await _remove(target, at)
         if left:
@@ -121,7 +131,10 @@ class BastionActuator(Actuator):
             logger.warning("%s: objects are left behind: %s", run.ref, error)
 
     def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
-        return self._targets.provider(run, run.ref.namespace, _CREDENTIALS)
+        if cloudbastions.cloud_of(run.object):
+            secret = self._clouds.settings.provider_secret
+            return self._targets.provider(run, secret.namespace, secret.name)
+        return self._targets.provider(run, run.ref.namespace, cloudbastions.CREDENTIALS)
 
 
 async def _ensure_pod(target: TargetCluster, at: Site, pod: Manifest) -> None:
@@ -169,7 +182,10 @@ def serving(common: Common, row: Served) -> Serving:
 
     return Serving(
         KIND,
-        BastionActuator(common.targets),
+        BastionActuator(
+            common.targets,
+            CloudBastions(CloudAccounts(common.bus, common.clusters), common.kinds.clouds),
+        ),
         owners=owners,
         known=owner_index.complete,
         tasks={"owner index": owner_index.run},
