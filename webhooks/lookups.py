@@ -13,14 +13,16 @@ from bus.transport.connection import Bus
 from webhooks.review import Found, Lookup
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing, WindowboxError
-from windowbox.models.objects import Json
-from windowbox.models.refs import RUNTIME, ObjectRef
+from windowbox.models.objects import Json, Object
+from windowbox.models.refs import CLOUD_PROFILES, NAMESPACED_CLOUD_PROFILES, RUNTIME, ObjectRef
 
 _BUS_PATIENCE = 0.5
 """Seconds for the bus to answer before the API is asked."""
 _API_PATIENCE = 10.0
 _AT_ONCE = 32
 """Requests to the API at once: every client of the webhook server can cause them."""
+_SHARED = (CLOUD_PROFILES, NAMESPACED_CLOUD_PROFILES)
+_MOST_PROFILES = 8
 _MOST = 512
 """Objects with a request to the API that runs or waits."""
 
@@ -43,6 +45,8 @@ class Lookups:
         self._mirrored = mirrored
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._requests: dict[Lookup, _Request] = {}
+        self._profiles: dict[str, Object] = {}
+        """By the keys of lookups, the latest last."""
 
     async def look(self, wanted: Lookup, seconds: float) -> Found:
         """The object, or the reason why there is none, within so many seconds."""
@@ -91,7 +95,7 @@ class Lookups:
                 return Found(None, str(error))
             except TimeoutError:
                 return None
-            return Found(object.raw)
+            return Found(self._shared(wanted, object))
 
         request = self._requests.get(wanted)
         if request is None:
@@ -108,6 +112,21 @@ class Lookups:
             if not request.waiting:
                 self._forget(wanted, request)
                 request.task.cancel()
+
+    def _shared(self, wanted: Lookup, object: Object) -> Json:
+        """The content; of a CloudProfile that has not changed, the very content of the last time.
+
+        Many Shoots share a CloudProfile, whose config is decoded once for the same content.
+        """
+        if wanted.resource not in _SHARED:
+            return object.raw
+        known = self._profiles.pop(wanted.key, object)
+        if (known.uid, known.resource_version) != (object.uid, object.resource_version):
+            known = object
+        self._profiles[wanted.key] = known
+        if len(self._profiles) > _MOST_PROFILES:
+            del self._profiles[next(iter(self._profiles))]
+        return known.raw
 
     def _forget(self, wanted: Lookup, request: _Request) -> None:
         if self._requests.get(wanted) is request:

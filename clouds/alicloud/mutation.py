@@ -10,7 +10,7 @@ from clouds.alicloud import profile
 from clouds.alicloud.api import CloudProfileConfig, ControlPlaneConfig
 from clouds.frame import admission, networkconfig
 from clouds.frame.cloud import Json, Lookup, profile_of
-from clouds.frame.decoding import decode, spelled
+from clouds.frame.decoding import decode, decode_shared, spelled
 from clouds.frame.gardenobjects import shoot as read
 from windowbox.errors import Malformed
 
@@ -83,7 +83,7 @@ class _Images:
     def _config(self) -> CloudProfileConfig:
         given = profile_of(read(self._shoot), self._find).provider_config
         what = "spec.providerConfig of the CloudProfile"
-        return decode(CloudProfileConfig, given, what, kind_optional=True)
+        return decode_shared(CloudProfileConfig, given, what, kind_optional=True)
 
     @cached_property
     def _has_credentials(self) -> bool:

@@ -9,7 +9,7 @@ from clouds.aws import infrastructure, worker
 from clouds.aws.api import CloudProfileConfig, ControlPlaneConfig, InfrastructureConfig, WorkerConfig
 from clouds.frame import featuregates
 from clouds.frame.cloud import ShootReview
-from clouds.frame.decoding import Config, decode, decode_leniently
+from clouds.frame.decoding import Config, decode, decode_leniently, decode_shared
 from clouds.frame.gardenobjects import Shoot, zones_not_extended
 from clouds.frame.problems import Problem, Refused, first_step, invalid, refusing, required
 from windowbox.errors import Malformed
@@ -30,7 +30,7 @@ def problems(review: ShootReview) -> Iterator[Problem]:
         yield required(_INFRASTRUCTURE, "InfrastructureConfig must be set for AWS shoots")
         return
     config = _decoded(InfrastructureConfig, shoot.spec.provider.infrastructure_config, _INFRASTRUCTURE)
-    images = decode(
+    images = decode_shared(
         CloudProfileConfig, review.profile.provider_config, "spec.providerConfig of the CloudProfile"
     )
     steps = [infrastructure.zone_problems(stored, config, review.profile, region)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from clouds.equinixmetal.api import CloudProfileConfig, ControlPlaneConfig, WorkerConfig
 from clouds.frame.admission import credentials_reason
 from clouds.frame.cloud import Account, ShootReview
-from clouds.frame.decoding import decode
+from clouds.frame.decoding import decode, decode_shared
 from clouds.frame.gardenobjects import ProfileSpec
 from clouds.frame.problems import Problem, plain, required
 from windowbox.errors import Malformed
@@ -75,4 +75,4 @@ def unused_problems(profile: ProfileSpec) -> Iterator[Problem]:
 
 
 def _config(profile: ProfileSpec) -> CloudProfileConfig:
-    return decode(CloudProfileConfig, profile.provider_config, _CONFIG, kind_optional=True)
+    return decode_shared(CloudProfileConfig, profile.provider_config, _CONFIG, kind_optional=True)

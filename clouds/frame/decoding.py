@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -11,6 +12,8 @@ from pydantic.alias_generators import to_camel
 from windowbox.errors import Malformed
 from windowbox.models.gardener.cloudprofile import listed, require_small
 
+_REMEMBERED = 8
+"""Configs of CloudProfiles."""
 _MOST_VALUES = 20_000
 """Values in one config. The largest of real CloudProfiles have some thousands."""
 
@@ -70,6 +73,34 @@ def decode(model: type[_C], given: object, what: str, *, kind_optional: bool = F
     if found != {"apiVersion": version, "kind": kind}:
         raise Malformed(f"{what} has to be a {kind} of {version}: set its apiVersion and kind")
     return parse(model, given, what)
+
+
+def decode_shared(model: type[_C], given: object, what: str, *, kind_optional: bool = False) -> _C:
+    """The same for the config of a CloudProfile, which is decoded once for many Shoots.
+
+    What was given is remembered by identity: it may not be changed afterwards.
+    """
+    found = _decoded(model, _Same(given), what, kind_optional)
+    assert isinstance(found, model)
+    return found
+
+
+class _Same:
+    """Equal to what holds the very same value."""
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.given is self.given
+
+    def __hash__(self) -> int:
+        return id(self.given)
+
+
+@lru_cache(_REMEMBERED)
+def _decoded(model: type[Config], same: _Same, what: str, kind_optional: bool) -> Config:
+    return decode(model, same.given, what, kind_optional=kind_optional)
 
 
 def decode_leniently(model: type[_C], given: object, what: str) -> _C:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from clouds.frame import featuregates
 from clouds.frame.cloud import ShootReview
-from clouds.frame.decoding import decode, decode_leniently
+from clouds.frame.decoding import decode, decode_leniently, decode_shared
 from clouds.frame.gardenobjects import Shoot, Worker, families_other_than_ipv4, zones_not_extended
 from clouds.frame.problems import Problem, Refused, invalid, not_supported, required, unchanged
 from clouds.gcp import infrastructure, worker
@@ -25,7 +25,9 @@ def problems(review: ShootReview) -> Iterator[Problem]:
     infra, control_plane = _configs(shoot, strict=True)
     if review.profile.provider_config is None:
         raise Malformed("providerConfig of the CloudProfile is missing: add it")
-    decode(CloudProfileConfig, review.profile.provider_config, "spec.providerConfig of the CloudProfile")
+    decode_shared(
+        CloudProfileConfig, review.profile.provider_config, "spec.providerConfig of the CloudProfile"
+    )
     if review.old and stored:
         yield from infrastructure.update_problems(stored[0], infra)
         yield from unchanged(f"{_CONTROL_PLANE}.zone", control_plane.zone, stored[1].zone)  # GCP-U4

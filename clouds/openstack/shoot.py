@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from clouds.frame.admission import credentials
 from clouds.frame.cloud import ShootReview
-from clouds.frame.decoding import decode, decode_leniently
+from clouds.frame.decoding import decode, decode_leniently, decode_shared
 from clouds.frame.gardenobjects import Shoot, families_other_than_ipv4, zones_not_extended
 from clouds.frame.problems import Problem, Refused, required
 from clouds.openstack import controlplane, infrastructure, secret, worker
@@ -69,7 +69,7 @@ def _profile(review: ShootReview) -> CloudProfileConfig:
     given = review.profile.provider_config
     if given is None:
         raise Malformed("providerConfig of the CloudProfile is missing: add it")
-    return decode(CloudProfileConfig, given, "spec.providerConfig of the CloudProfile")
+    return decode_shared(CloudProfileConfig, given, "spec.providerConfig of the CloudProfile")
 
 
 def _against_profile(

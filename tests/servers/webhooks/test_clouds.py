@@ -21,7 +21,7 @@ from webhooks import journal, server, table
 from webhooks.lookups import Lookups
 from webhooks.review import Context, Found, Lookup, Review
 from windowbox.clients.kubernetes import kube
-from windowbox.models.refs import SECRETS
+from windowbox.models.refs import CLOUD_PROFILES, SECRETS
 from windowbox.models.webhooks import CLOUDS
 
 Get = Callable[[web.Request], Awaitable[web.Response]]
@@ -48,15 +48,20 @@ async def _get(request: web.Request) -> web.Response:
 
 
 @contextlib.asynccontextmanager
-async def admission(folder: Path, get: Get = _get) -> AsyncIterator[Caller]:
-    """A server of webhooks beside a garden that answers so."""
+async def garden(folder: Path, get: Get) -> AsyncIterator[Lookups]:
+    """Look-ups in a garden that answers so."""
     every = web.get("/one/{root:apis?}/{path:.+}", get)
     async with webserver.serving(every) as url:
         (folder / "kubeconfig").write_text(apiservers.kubeconfig(url, "one"))
         async with kube.from_file(folder / "kubeconfig") as opened:
-            lookups = Lookups(opened, lambda: None, frozenset())
-            async with asked(folder, lookups.look) as caller:
-                yield caller
+            yield Lookups(opened, lambda: None, frozenset())
+
+
+@contextlib.asynccontextmanager
+async def admission(folder: Path, get: Get = _get) -> AsyncIterator[Caller]:
+    """A server of webhooks beside it."""
+    async with garden(folder, get) as lookups, asked(folder, lookups.look) as caller:
+        yield caller
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +120,32 @@ async def test_a_webhook_that_wants_ever_more_objects_is_ended(tmp_path: Path) -
     async with asked(tmp_path, found, replace(table.WEBHOOKS["aws.validator"], act=wants)) as caller:
         _, answer = await caller.review("/webhooks/validate/aws", shoot("aws"))
     assert (answer["allowed"], answer["status"]["code"]) == (False, 500)
+
+
+async def test_a_profile_that_has_not_changed_is_the_one_that_is_known(tmp_path: Path) -> None:
+    version = 0
+
+    async def get(request: web.Request) -> web.Response:
+        metadata = {"name": request.match_info["path"], "uid": "u", "resourceVersion": str(version)}
+        return web.json_response({"metadata": metadata})
+
+    profiles = [Lookup(CLOUD_PROFILES, "", f"p{i}") for i in range(9)]
+    secret = Lookup(SECRETS, NAMESPACE, "one")
+    async with garden(tmp_path, get) as lookups:
+
+        async def found(wanted: Lookup) -> Any:
+            return (await lookups.look(wanted, 30)).object
+
+        first = await found(profiles[0])
+        assert await found(profiles[0]) is first
+        version = 1
+        second = await found(profiles[0])
+        assert second["metadata"]["resourceVersion"] == "1"
+        for one in profiles[1:]:
+            await found(one)
+        assert await found(profiles[8]) is await found(profiles[8])
+        assert await found(profiles[0]) is not second  # others took its place
+        assert await found(secret) is not await found(secret)
 
 
 async def test_values_of_secrets_are_in_no_log_no_record_and_no_answer(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clouds.aws.api import ControlPlaneConfig, InfrastructureConfig, WorkerConfig
-from clouds.frame.decoding import decode, decode_leniently
+from clouds.frame.decoding import decode, decode_leniently, decode_shared
 from windowbox.errors import Malformed
 
 _VERSION = "aws.provider.extensions.gardener.cloud/v1alpha1"
@@ -98,3 +98,14 @@ def test_quantities_are_those_of_kubernetes(quantity: object, good: bool) -> Non
     else:
         with pytest.raises(Malformed):
             decode(WorkerConfig, given, "spec")
+
+
+def test_a_shared_config_is_decoded_once_for_the_very_same_content() -> None:
+    given, other = _config(), _config()
+    first = decode_shared(InfrastructureConfig, given, _WHAT)
+
+    assert decode_shared(InfrastructureConfig, given, _WHAT) is first
+    assert decode_shared(InfrastructureConfig, other, _WHAT) is not first
+    for _ in range(2):
+        with pytest.raises(Malformed):
+            decode_shared(ControlPlaneConfig, given, _WHAT)
