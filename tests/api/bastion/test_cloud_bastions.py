@@ -98,7 +98,6 @@ async def test_a_bastion_meets_the_faults_of_its_account(world: KindWorld) -> No
     made = await yard(world, "azure")
     azure = table.cloud("azure")
     secret = await made.shoot.kube.get(SECRETS, made.shoot.namespace, CLOUDPROVIDER)
-    assert azure.account
     data = {name: from_base64(one) for name, one in secret.raw["data"].items()}
     key = inventory.key("faults", inventory.account_name("azure", azure.account(data).identity))
     async with connected(Access(world.nats.url, name="test")) as bus:
