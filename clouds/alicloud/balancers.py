@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from clouds.frame.balancers import Annotation, Balancer, Balancers, choice
+from typing import Any
+
+from clouds.frame.balancers import Annotation, Balancer, Balancers, annotated, choice
+from windowbox.models.objects import Json, mapping
 
 _PREFIX = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-"
 
+
+def _admit(service: Json, old: Json | None) -> Json:
+    """ALI-X1, with the extension's default size."""
+    spec, before = mapping(service.get("spec")), mapping(mapping(old).get("spec"))
+    if spec.get("type") != "LoadBalancer":
+        return service
+    local: dict[str, Any] = {"externalTrafficPolicy": "Local"}
+    if before.get("externalTrafficPolicy") == "Local" and not spec.get("healthCheckNodePort"):
+        local["healthCheckNodePort"] = before.get("healthCheckNodePort")
+    return annotated({**service, "spec": {**spec, **local}}, {f"{_PREFIX}spec": "slb.s1.small"})
+
+
 BALANCERS = Balancers(
     usual=Balancer(families=("IPv4",), keeps_source=True),
-    says="a public IPv4 address",
+    says="a public IPv4 address, and only nodes with Pods of the Service get traffic",
     annotations=(
         Annotation(
             f"{_PREFIX}address-type",
@@ -35,4 +50,5 @@ BALANCERS = Balancers(
         f"{_PREFIX}id",
         f"{_PREFIX}spec",
     ),
+    admit=_admit,
 )

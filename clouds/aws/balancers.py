@@ -12,12 +12,13 @@ from clouds.frame.balancers import (
     Change,
     ServiceClass,
     Values,
+    annotated,
     choice,
     duration,
     unsupported,
 )
 from windowbox.models.cloudfacts import CloudFacts
-from windowbox.models.objects import Object, mappings
+from windowbox.models.objects import Json, Object, mappings
 
 _PREFIX = "service.beta.kubernetes.io/aws-load-balancer-"
 _CLASSIC, _NETWORK = "Classic Load Balancer", "Network Load Balancer"
@@ -43,6 +44,21 @@ def _attributes(given: str) -> Change | None:
         **({"keeps_source": keeps == "true"} if keeps else {}),
         **({"proxy_protocol": 2 if proxy == "true" else None} if proxy else {}),
     }
+
+
+def _admit(service: Json, _: Json | None) -> Json:
+    """AWS-X6. The extension's webhook asks for kube-dns: ours is for Shoots with IPv6 only."""
+    found = Object(service)
+    scheme, internal = (found.annotations.get(f"{_PREFIX}{name}") for name in ("scheme", "internal"))
+    if found.spec.get("type") != "LoadBalancer" or scheme == "internal" or internal == "true":
+        return service
+    wanted = {
+        "ip-address-type": "dualstack",
+        "scheme": "internet-facing",
+        "nlb-target-type": "instance",
+        "type": "external",
+    }
+    return annotated(service, {f"{_PREFIX}{name}": value for name, value in wanted.items()})
 
 
 def _finish(found: Balancer, service: Object, facts: CloudFacts) -> Balancer:
@@ -150,5 +166,6 @@ BALANCERS = Balancers(
             _BY_CONTROLLER, "as of type `external`; served in this cloud only"
         )
     },
+    admit=_admit,
     finish=_finish,
 )

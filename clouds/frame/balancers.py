@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from windowbox.models import addresses
 from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.loadbalancers import Family
-from windowbox.models.objects import Object
+from windowbox.models.objects import Json, Object, mapping
 
 INTERNAL_RANGE = "internal"
 """The name of the address range of internal load balancers."""
@@ -97,6 +97,8 @@ class Balancers:
     classes: Mapping[str, ServiceClass] = field(default_factory=dict)
     named: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda _: ()
     """The names of the load balancer classes in a ControlPlaneConfig, the default first."""
+    admit: Callable[[Json, Json | None], Json] = lambda service, _: service
+    """The Service as a webhook of the Shoot changes it; the second is the stored one."""
     finish: Callable[[Balancer, Object, CloudFacts], Balancer] = lambda found, *_: found
     """What follows from several annotations, or from the cluster."""
 
@@ -120,6 +122,15 @@ def balancer(of: Balancers, service: Object, facts: CloudFacts) -> Balancer:
         # Without known networks, only its address tells it from a public one.
         found = replace(found, range=found.range or INTERNAL_RANGE, clients=facts.networks or None)
     return replace(found, rejected=(*rejected, *found.rejected)) if rejected else found
+
+
+def annotated(service: Json, annotations: Mapping[str, str]) -> Json:
+    """The Service with these annotations."""
+    metadata = mapping(service.get("metadata"))
+    return {
+        **service,
+        "metadata": {**metadata, "annotations": {**mapping(metadata.get("annotations")), **annotations}},
+    }
 
 
 def choice(values: Mapping[str, Change], *, ignore_case: bool = False) -> Values:

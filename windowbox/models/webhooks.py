@@ -51,6 +51,8 @@ class Registration:
     validating: bool = False
     cloud: str = ""
     """The type of provider that it is for. Only where clouds.types lists the type, the webhook is served."""
+    ip_family: str = ""
+    """The family without which a Shoot does not need it."""
     matters: str = ""
     """In CEL: whether the webhook has something to do. It may exclude objects that it has changed."""
 
@@ -88,6 +90,7 @@ def _expressions(*expressions: dict[str, Any]) -> Selector:
 
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
+_SERVICES = Rule("", "v1", "services", "Service")
 _DEPLOYMENTS = Rule("apps", "v1", "deployments", "Deployment")
 _PROVIDER_LABEL = {"matchLabels": {"provider.extensions.gardener.cloud/local": "true"}}
 _CORE = "core.gardener.cloud"
@@ -150,6 +153,15 @@ CALICO_SELF_HOSTED_SHOOT = Registration(
     (Rule("apps", "v1", "daemonsets", "DaemonSet"),),
     namespaces={"matchLabels": {_NAMESPACE_NAME: "kube-system", "gardener.cloud/role": "shoot"}},
     objects=_expressions(_in("k8s-app", "calico-node")),
+)
+ALICLOUD_SERVICES = Registration("alicloud.services", Target.SHOOT, (_SERVICES,), cloud="alicloud")
+AWS_SERVICES = Registration("aws.services", Target.SHOOT, (_SERVICES,), cloud="aws", ip_family="IPv6")
+AWS_INGRESS = Registration(
+    "aws.ingress",
+    Target.SHOOT,
+    (Rule("", "v1", "configmaps", "ConfigMap"),),
+    objects={"matchLabels": {"app": "nginx-ingress", "component": "controller", "release": "addons"}},
+    cloud="aws",
 )
 DNS_CONFIG = Registration(
     "dnsconfig",
@@ -250,6 +262,9 @@ def secrets_validator_of(cloud: str) -> Registration:
 REGISTRATIONS = {
     one.name: one
     for one in (
+        ALICLOUD_SERVICES,
+        AWS_INGRESS,
+        AWS_SERVICES,
         CALICO_SELF_HOSTED_SHOOT,
         CONTROL_PLANE,
         DNS_CONFIG,

@@ -105,11 +105,15 @@ def for_seed(settings: WebhookSettings, bundle: bytes, owner: Manifest | None = 
     return _configurations(known.prefixed, entries, owner)
 
 
-def for_shoot(settings: WebhookSettings, bundle: bytes) -> list[Manifest]:
-    """For a Shoot whose API server runs beside us."""
+def for_shoot(
+    settings: WebhookSettings, bundle: bytes, cloud: str = "", families: Collection[str] = ()
+) -> list[Manifest]:
+    """For a Shoot whose API server runs beside us: of this cloud, with addresses of these families."""
     known = names(settings)
     mode: Mode = "url" if settings.mode == "url" else "url-service"
-    entries = _entries(settings, known, served(settings, Target.SHOOT), mode, bundle)
+    found = served(settings, Target.SHOOT, clouds=[cloud])
+    wanted = [one for one in found if not one.ip_family or one.ip_family in families]
+    entries = _entries(settings, known, wanted, mode, bundle)
     return _configurations(f"{known.prefixed}-shoot", entries, None)
 
 

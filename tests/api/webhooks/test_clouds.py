@@ -19,10 +19,20 @@ from tests.support.cloudobjects import NAMESPACE, for_admission, one, provider, 
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.errors import WindowboxError
-from windowbox.models.objects import from_base64
-from windowbox.models.refs import CLOUD_PROFILES, CREDENTIALS_BINDINGS, NAMESPACES, SECRETS, SHOOTS
+from windowbox.models.objects import Object, from_base64
+from windowbox.models.refs import (
+    CLOUD_PROFILES,
+    CREDENTIALS_BINDINGS,
+    NAMESPACES,
+    SECRETS,
+    SERVICES,
+    SHOOTS,
+)
+from windowbox.rights import webhookconfigurations as configurations
 from windowbox.settings.cloudsettings import CloudSettings
 
+CONFIGURATION = configurations.RESOURCES["MutatingWebhookConfiguration"]
+AWS = "service.beta.kubernetes.io/aws-load-balancer-"
 CLOUD = "openstack"
 """Its check reads all that a check may read: profile, binding and Secret."""
 
@@ -87,3 +97,52 @@ async def test_a_shoot_is_checked_and_changed_before_it_is_stored(garden: Hooks)
             texts = await recorded()
     values = [*secret["data"].values(), *(from_base64(one).decode() for one in secret["data"].values())]
     assert [one for one in values if any(one in text for text in texts)] == []
+
+
+@rule("ALI-X1", "AWS-X6")
+async def test_services_of_a_shoot_are_changed_as_its_cloud_asks(hooks: Hooks) -> None:
+    """The API server plays that of a Shoot."""
+    settings, name = hooks.settings(), "gardener-extension-provider-local"
+    settings = settings.model_copy(update={"clouds": CloudSettings(types=("alicloud", "aws"))})
+    kube, made = hooks.kube, f"{name}-shoot"
+    space = "services-of-clouds"
+    with contextlib.suppress(WindowboxError):
+        await kube.create(
+            NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
+        )
+
+    async def configure(cloud: str) -> None:
+        seed = await kube.get(CONFIGURATION, "", name)
+        bundle = from_base64(seed.raw["webhooks"][0]["clientConfig"]["caBundle"])
+        (body,) = configurations.for_shoot(settings.webhooks, bundle, cloud, ["IPv6"])
+        await kube.remove(CONFIGURATION, "", made)
+        await kube.create(CONFIGURATION, "", body)
+
+    async def stored() -> Object:
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": {"generateName": "web-"}, "spec": spec}
+        return await kube.create(SERVICES, space, body)
+
+    async def local() -> bool:
+        return bool((await stored()).spec["externalTrafficPolicy"] == "Local")
+
+    async def dual_stack() -> bool:
+        return f"{AWS}ip-address-type" in (await stored()).annotations
+
+    async with admitted(settings):
+        try:
+            await configure("alicloud")
+            await eventually(local)
+            found = await stored()
+            assert found.spec["healthCheckNodePort"], "the API server chooses it after the webhook"
+            patch = {"spec": {"externalTrafficPolicy": "Cluster", "healthCheckNodePort": None}}
+            changed = await kube.merge(SERVICES, space, found.name, patch)
+            fields = ("externalTrafficPolicy", "healthCheckNodePort")
+            assert [changed.spec[one] for one in fields] == [found.spec[one] for one in fields]
+            await configure("aws")
+            await eventually(dual_stack)
+            assert (await stored()).spec["externalTrafficPolicy"] == "Cluster"
+        finally:
+            await kube.remove(CONFIGURATION, "", made)
+            for raw in (await kube.page(SERVICES, namespace=space)).items:
+                await kube.remove(SERVICES, space, raw["metadata"]["name"])

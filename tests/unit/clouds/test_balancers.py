@@ -13,6 +13,7 @@ from tests.support.cases import cases
 from tests.support.lbobjects import DNS, UID, service
 from tests.support.rules import rule
 from windowbox.models.cloudfacts import CloudFacts
+from windowbox.models.objects import Object
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.spec import cloudterms, demands, hostnames, selection
 from workers.loadbalancer.spec.demands import Demand
@@ -261,6 +262,65 @@ def test_another_family_or_scheme_is_another_load_balancer() -> None:
 )
 def test_other_names_contain_no_address(name: str) -> None:
     assert hostnames.address_in(name) in (None, "0.0.0.12")
+
+
+FOUR = {
+    f"{AWS}ip-address-type": "dualstack",
+    f"{AWS}scheme": "internet-facing",
+    f"{AWS}nlb-target-type": "instance",
+    f"{AWS}type": "external",
+}
+LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local"}
+
+
+def admitted(cloud: str, found: Object, old: Object | None = None) -> Object:
+    of = table.balancers(cloud)
+    assert of
+    once = of.admit(found.raw, old.raw if old else None)
+    assert of.admit(once, found.raw) == once, "webhooks are idempotent"
+    return Object(once)
+
+
+@cases(
+    "annotations spec added",
+    ("AWS-X6", {}, {}, FOUR),
+    ("AWS-X6-others-stay", {"a": "b", f"{AWS}type": "nlb"}, {}, {"a": "b", **FOUR}),
+    ("AWS-X6-internal-scheme", {f"{AWS}scheme": "internal"}, {}, {f"{AWS}scheme": "internal"}),
+    ("AWS-X6-internal", {f"{AWS}internal": "true"}, {}, {f"{AWS}internal": "true"}),
+    ("AWS-X6-other-type", {}, {"type": "ClusterIP"}, {}),
+)
+def test_services_of_aws_become_dual_stack(
+    annotations: dict[str, Any], spec: dict[str, Any], added: dict[str, Any]
+) -> None:
+    assert admitted("aws", service(annotations=annotations, **spec)).annotations == added
+
+
+@cases(
+    "spec old wanted",
+    ("ALI-X1", {}, None, LOCAL),
+    ("ALI-X1-cluster", {"externalTrafficPolicy": "Cluster"}, None, LOCAL),
+    (
+        "ALI-X1-keeps-its-port",
+        {},
+        {**LOCAL, "healthCheckNodePort": 31234},
+        {**LOCAL, "healthCheckNodePort": 31234},
+    ),
+    (
+        "ALI-X1-has-a-port",
+        {"healthCheckNodePort": 31111},
+        {**LOCAL, "healthCheckNodePort": 31234},
+        {**LOCAL, "healthCheckNodePort": 31111},
+    ),
+    ("ALI-X1-becomes-local", {}, {"externalTrafficPolicy": "Cluster"}, LOCAL),
+    ("ALI-X1-other-type", {"type": "NodePort"}, None, {}),
+)
+def test_services_of_alicloud_keep_traffic_local(
+    spec: dict[str, Any], old: dict[str, Any] | None, wanted: dict[str, Any]
+) -> None:
+    found = admitted("alicloud", service(**spec), service(**old) if old else None)
+    fields = ("externalTrafficPolicy", "healthCheckNodePort")
+    assert {field: found.spec[field] for field in fields if field in found.spec} == wanted
+    assert found.annotations == ({f"{ALI}spec": "slb.s1.small"} if wanted else {})
 
 
 def test_only_aws_shows_host_names() -> None:

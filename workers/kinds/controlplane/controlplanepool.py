@@ -132,7 +132,8 @@ class ControlPlaneActuator(Actuator):
         if not self._settings.webhooks or site.shoot.self_hosted:
             return
         authorities = await generatedsecrets.webhook_authorities(target, self._webhooks)
-        made = webhookconfigurations.for_shoot(self._webhooks, authorities)
+        cloud, families = str(run.object.spec.get("type")), site.shoot.ip_families
+        made = webhookconfigurations.for_shoot(self._webhooks, authorities, cloud, families)
         bundle = controlplanesite.webhooks(site.namespace, made)
         if site.shoot.hibernation_enabled or run.drift:
             await managedresources.ensure(target, bundle)
