@@ -164,8 +164,6 @@ def test_a_patch_leads_from_one_value_to_the_other(old: Any, new: Any) -> None:
     patch = jsonpatch.between(old, new)
     found = patched(old, patch)
     assert jsonpatch.alike(found, new)
-    if patch:
-        assert found == new
 
 
 @rule("WF-46")
