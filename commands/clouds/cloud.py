@@ -214,10 +214,15 @@ def fail(
 @click.argument("fault", required=False)
 @busoptions.settings_options
 def heal(account: str, fault: str | None, file: Path | None, name: str | None) -> None:
-    """End all faults of ACCOUNT, or FAULT. Objects that have failed recover with their next attempt."""
+    """End all faults of ACCOUNT, or FAULT. Objects that a fault has failed are reconciled at once."""
     inventories.cloud_of(account)
-    ended = _ask(file, name, lambda bus: inventories.heal(bus, account, fault))
-    click.echo(f"{account}: {ended} fault{'s' if ended != 1 else ''} ended.")
+
+    async def act(bus: Bus) -> tuple[int, int]:
+        ended = await inventories.heal(bus, account, fault)
+        return ended, await inventories.retry(bus)
+
+    ended, retried = _ask(file, name, act)
+    click.echo(f"{account}: {_number(ended, 'fault')} ended; {_number(retried, 'object')} retried.")
 
 
 def _ask(file: Path | None, name: str | None, act: Callable[[Bus], Awaitable[T]]) -> T:

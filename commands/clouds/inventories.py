@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from bus import streams, subjects
+from bus.messages import Announcement, Reason, Wish
 from bus.transport import buckets, consumers
 from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus, Full, WrongSequence
+from bus.workqueue.queue import Queue
 from clouds import table
 from clouds.frame import inventory
 from clouds.frame.cloud import Cloud
@@ -19,6 +21,7 @@ from clouds.frame.inventory import CloudObject
 from clouds.frame.operator import faults
 from clouds.frame.operator.faults import SetFault
 from windowbox.errors import Malformed, Missing, Refused
+from windowbox.kinds import POOLS
 from windowbox.models.objects import mapping
 
 _ATTEMPTS = 20
@@ -150,6 +153,20 @@ async def fail(bus: Bus, account: str, fault: SetFault) -> None:
         return faults.encoded([*known, fault])
 
     await _change(bus, inventory.key("faults", account), changed)
+
+
+async def retry(bus: Bus) -> int:
+    """Reconcile the objects that a fault has failed now, and not after their delays. Returns how many."""
+    failed: list[tuple[str, str]] = []
+    for pool, row in POOLS.items():
+        kinds = [subjects.seen_kind("*", row.resource.id)]
+        async for stored in consumers.snapshot(bus, streams.OBJECTS, kinds):
+            seen = Announcement(stored)
+            if not (seen.gone or seen.omitted) and faults.PLAYED.encode() in stored.data:
+                failed.append((pool, subjects.without("object", stored.subject)))
+    for pool, key in failed:
+        await Queue(bus, pool).wish(key, Wish(reason=Reason.RETRY).insisting())
+    return len(failed)
 
 
 async def heal(bus: Bus, account: str, fault: str | None) -> int:

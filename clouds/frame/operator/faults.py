@@ -22,6 +22,8 @@ CONFIGURATION = ("ERR_CONFIGURATION_PROBLEM",)
 
 PARTS = ("infrastructure", "machines", "dns", "backup", "bastion", "balancers")
 """What calls a cloud."""
+PLAYED = "played by `windowbox cloud fail`"
+"""In the texts of all faults, so that nobody takes them for others."""
 MOST = 50
 """Faults of one account."""
 _THROTTLED = 30.0
@@ -38,8 +40,7 @@ class Fault(NamedTuple):
     def error(self) -> TransientError:
         """The error. It is transient: a fault ends by itself, or a person ends it."""
         after = _THROTTLED if self.codes == RATE else None
-        text = f"{self.text} (played by `windowbox cloud fail`)"
-        return TransientError(text, retry_after=after, codes=self.codes)
+        return TransientError(f"{self.text} ({PLAYED})", retry_after=after, codes=self.codes)
 
 
 Faults = Mapping[str, Fault]

@@ -174,7 +174,7 @@ def test_faults_are_listed_replaced_and_ended(alone: CommandLine, bus: str) -> N
     [account] = asked(alone, "list", "-o", "json")
     assert account["faults"][0] == {"fault": "depleted", "on": "machines"}
 
-    assert "1 fault ended" in ask(alone, "heal", ACCOUNT, "quota")
+    assert "1 fault ended; 0 objects retried" in ask(alone, "heal", ACCOUNT, "quota")
     assert "1 fault ended" in ask(alone, "heal", ACCOUNT)
     assert "0 faults ended" in ask(alone, "heal", ACCOUNT)
     assert "fails" not in ask(alone, "list")

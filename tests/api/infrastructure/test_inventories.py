@@ -11,18 +11,20 @@ import pytest
 from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Registry
 from bus.transport.connection import Bus, connected
+from clouds import table
 from clouds.frame.inventory import CloudObject
 from clouds.frame.operator.faults import SetFault
 from commands.clouds import inventories
 from tests.support import cloudshoots
 from tests.support.cloudinventory import account, add, fail, stored, write
 from tests.support.cloudshoots import cloud_shoot, infrastructure
-from tests.support.kindworld import KindWorld, world_of
+from tests.support.kindworld import KindWorld, ready, world_of
 from tests.support.running import eventually
 from windowbox.errors import Refused
 from windowbox.models.extensions import spelled
 from windowbox.models.refs import INFRASTRUCTURES
 from windowbox.settings.bussettings import Access
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.kindsettings import KindSettings
 from workers import replay
 from workers.core.cloudaccounts import CloudAccounts
@@ -43,8 +45,7 @@ async def test_a_fault_hits_as_many_calls_as_asked_and_nothing_is_lost(world: Ki
     await infrastructure(shoot, "aws")
     await infrastructure(other, "aws")
     for one in (shoot, other):
-        ready = await one.until_ready(INFRASTRUCTURES, "cloud")
-        assert "lastError" not in ready.status
+        assert "lastError" not in (await one.until_ready(INFRASTRUCTURES, "cloud")).status
     recording = await world.recorded(since, "infrastructure")
     calls = [call for run in recording.runs for call in run.calls]
     met = [call for call in calls if call.door == "cloud" and call.error]
@@ -68,6 +69,31 @@ async def test_a_fault_of_some_time_ends_by_itself(world: KindWorld) -> None:
     assert await stored(world, "faults", account("aws")) is None
 
 
+@pytest.mark.parametrize("cloud", CLOUD_TYPES)
+async def test_each_cloud_fails_with_its_own_code(world: KindWorld, cloud: str) -> None:
+    shoot = await cloud_shoot(world, cloud)
+    await fail(world, cloud, SetFault("depleted", shoot=shoot.namespace))
+    await infrastructure(shoot, cloud)
+    failed = await shoot.until_failed(INFRASTRUCTURES, "cloud")
+    fault = table.cloud(cloud).faults["depleted"]
+    assert tuple(failed.status["lastError"].get("codes", ())) == fault.codes
+    assert fault.text in failed.status["lastError"]["description"]
+    await fail(world, cloud)
+    await shoot.until_ready(INFRASTRUCTURES, "cloud")
+
+
+async def test_a_throttled_object_waits_until_somebody_ends_that(world: KindWorld) -> None:
+    shoot = await cloud_shoot(world, "gcp")
+    await fail(world, "gcp", SetFault("throttling", shoot=shoot.namespace))
+    await infrastructure(shoot, "gcp")
+    failed = await shoot.until_failed(INFRASTRUCTURES, "cloud")
+    assert failed.status["lastError"]["codes"] == ["ERR_INFRA_RATE_LIMITS_EXCEEDED"]
+    async with connected(Access(world.nats.url, name="operator")) as bus:
+        assert await inventories.heal(bus, account("gcp"), "throttling") == 1
+        assert await inventories.retry(bus) == 1
+    await shoot.until(INFRASTRUCTURES, "cloud", ready, patience=25)  # by itself it waits for 30 s
+
+
 async def test_a_deletion_that_meets_a_fault_loses_nothing(world: KindWorld) -> None:
     shoot = await cloud_shoot(world, "openstack")
     await infrastructure(shoot, "openstack")
@@ -85,8 +111,8 @@ async def test_a_deletion_that_meets_a_fault_loses_nothing(world: KindWorld) -> 
 async def test_a_shoot_names_the_vpc_of_another_only_if_that_is_shared(world: KindWorld) -> None:
     owner, other = [await cloud_shoot(world, "aws") for _ in range(2)]
     await infrastructure(owner, "aws")
-    ready = await owner.until_ready(INFRASTRUCTURES, "cloud")
-    vpc = ready.status["providerStatus"]["vpc"]["id"]
+    made = await owner.until_ready(INFRASTRUCTURES, "cloud")
+    vpc = made.status["providerStatus"]["vpc"]["id"]
     await infrastructure(other, "aws", {"networks/vpc": {"id": vpc}})
     failed = await other.until_failed(INFRASTRUCTURES, "cloud")
     said = f"networks.vpc.id: Not found: '{vpc}': the account has no such vpc: correct the field, or add it"
@@ -97,8 +123,8 @@ async def test_a_shoot_names_the_vpc_of_another_only_if_that_is_shared(world: Ki
             await inventories.add(bus, account("aws"), CloudObject("vpc", vpc))
         await inventories.add(bus, account("aws"), CloudObject("vpc", vpc, shared=True))
     await other.ask(INFRASTRUCTURES, "cloud")
-    ready = await other.until_ready(INFRASTRUCTURES, "cloud")
-    assert ready.status["providerStatus"]["vpc"]["id"] == vpc
+    made = await other.until_ready(INFRASTRUCTURES, "cloud")
+    assert made.status["providerStatus"]["vpc"]["id"] == vpc
 
 
 async def test_what_no_run_has_removed_is_removed_and_released(world: KindWorld) -> None:
