@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from clouds.azure import infrastructure
-from clouds.azure.api import InfrastructureConfig, NatGateway, PublicIP, ZonalNatGateway, ZonalPublicIP
+from clouds.azure.api import InfrastructureConfig, NatGateway, ZonalNatGateway
 from clouds.frame import inventory
 from clouds.frame.cidrs import Cidr, unusable
 from clouds.frame.decoding import decode
@@ -39,29 +39,25 @@ _TYPES = {
     "identity": "Microsoft.ManagedIdentity/userAssignedIdentities",
 }
 """The types of Azure by our kinds."""
+_ROUTES = "worker_route_table"
 
-
-class _Gateway(NamedTuple):
-    """The NAT gateway of a subnet."""
-
-    name: str
-    zone: str
-    """Empty: Azure chooses one."""
-    minutes: int | None
-    given: list[Reference]
-    """The user's addresses; none if it has one of its own."""
+_G = TypeVar("_G", NatGateway, ZonalNatGateway)
 
 
 class _Part(NamedTuple):
-    """A subnet for machines."""
+    """A subnet for machines, and its NAT gateway."""
 
-    name: str
-    cidr: str
-    endpoints: Sequence[str]
+    suffix: str
+    """Of its names: empty for the one subnet of all zones, and for the zone that took it over."""
     zone: str
     """Empty: for machines of all zones."""
-    migrated: bool
-    gateway: _Gateway | None
+    cidr: str
+    endpoints: Sequence[str] | None
+    gateway: NatGateway | ZonalNatGateway | None
+    gateway_zone: str
+    """Empty: Azure chooses one."""
+    given: Sequence[Reference]
+    """The user's addresses of the gateway. Without any it has one of its own."""
 
 
 def references(site: Site) -> list[Reference]:
@@ -73,37 +69,24 @@ def references(site: Site) -> list[Reference]:
         found.append(Reference("vnet", f"{vnet.resource_group}/{vnet.name}", "networks.vnet.name"))
     if identity is not None:
         found.append(Reference("identity", f"{identity.resource_group}/{identity.name}", "identity.name"))
-    for part in _parts(site, config):
-        found += part.gateway.given if part.gateway else []
-    return found
+    return [*found, *(one for part in _parts(site, config) for one in part.given)]
 
 
 def plan(site: Site, found: Found) -> Plan:
     config = _config(site)
     problems = infrastructure.problems(config, site.networking, migrates=False)
     require_valid(chain(problems, unusable(*site.networking.ranges("spec.networking"))))
-    group, *uses = references(site)
-    if (existing := found.get((group.kind, group.id))) is not None:  # AZU-R1
-        location = existing.properties.get("location", site.region)
-        if location != site.region:
-            raise Malformed(
-                f"{group.path}: the resource group {group.id!r:.80} is in {location!r:.80} instead of "
-                f"{site.region!r:.80}: delete it"
-            )
-    parts = list(_parts(site, config))
-    for one in uses:
-        existing = inventory.required(found, one, site.technical_id)
-        if one.kind != "identity":  # identities are of all locations
-            inventory.require_properties(existing, one, location=site.region)
-    addresses = {part.name: _addresses(site, part.gateway, found) for part in parts if part.gateway}
-    objects = tuple(_objects(site, config, parts, addresses))
+    uses, parts = _uses(site, found), list(_parts(site, config))
+    egress = [_addresses(site, part, found) for part in parts]
+    objects = tuple(_objects(site, config, parts, egress))
     sources = [*_vnet_ranges(config, found, parts), *filter(None, [site.networking.pods])]
+    identity = _identity(site, config, found)
     return Plan(
         objects=objects,
-        provider_status=_status(site, config, parts, found),
-        state=_state(site, config, parts, objects, found),
+        provider_status=_status(site, config, objects, identity),
+        state=_state(site, config, parts, objects, identity),
         subnets=tuple(Subnet(part.cidr, part.zone) for part in parts),
-        egress=tuple(f"{address}/32" for each in addresses.values() for address in each),
+        egress=tuple(f"{address}/32" for each in egress for address in each),
         uses=tuple(uses),
         # As security groups without rules: the network may, others may not until a Service asks for it.
         openings=tuple(Opening(protocol, source=source) for source in sources for protocol in ("TCP", "UDP")),
@@ -117,40 +100,49 @@ def _config(site: Site) -> InfrastructureConfig:
     return decode(InfrastructureConfig, site.config, "spec.providerConfig")
 
 
+def _uses(site: Site, found: Found) -> list[Reference]:
+    """AZU-R1: what exists is there, and where the Shoot is."""
+    group, *uses = references(site)
+    if existing := found.get((group.kind, group.id)):
+        location = existing.properties.get("location", site.region)
+        if location != site.region:
+            raise Malformed(
+                f"{group.path}: the resource group {group.id!r:.80} is in {location!r:.80} instead of "
+                f"{site.region!r:.80}: delete it"
+            )
+    for one in uses:
+        existing = inventory.required(found, one, site.technical_id)
+        if one.kind != "identity":  # identities are of all locations
+            inventory.require_properties(existing, one, location=site.region)
+    return uses
+
+
 def _parts(site: Site, config: InfrastructureConfig) -> Iterator[_Part]:
-    """One for each zone, or one for all. The migrated zone has the names of the one for all."""
-    base, networks = site.technical_id, config.networks
+    """One for each zone, or one for all."""
+    networks, migrated = config.networks, _migrated_zone(site, config)
     if not config.zones:
-        path, gateway = "networks.natGateway", networks.nat_gateway or NatGateway()
-        zone = "" if gateway.zone is None else str(gateway.zone)
-        made = _gateway(gateway, f"{base}-nat-gateway", zone, gateway.ip_addresses or [], path)
-        endpoints = networks.service_endpoints or []
-        yield _Part(f"{base}-nodes", networks.workers or "", endpoints, "", False, made)
-        return
-    migrated = _migrated_zone(site, config)
+        gateway, path = _enabled(networks.nat_gateway), "networks.natGateway"
+        zone = str(gateway.zone) if gateway and gateway.zone is not None else ""
+        given = _given(gateway, path)
+        yield _Part("", "", networks.workers or "", networks.service_endpoints, gateway, zone, given)
     for i, one in enumerate(config.zones):
-        zone, path, of_zone = str(one.name), f"networks.zones[{i}].natGateway", one.nat_gateway
-        suffix = "" if zone == migrated else f"-z{zone}"
-        zonal = of_zone or ZonalNatGateway()
-        made = _gateway(zonal, f"{base}-nat-gateway{suffix}", zone, zonal.ip_addresses or [], path)
-        endpoints = one.service_endpoints or []
-        yield _Part(f"{base}-nodes{suffix}", one.cidr, endpoints, zone, zone == migrated, made)
+        zone, zonal = str(one.name), _enabled(one.nat_gateway)
+        suffix, given = (
+            "" if zone == migrated else f"-z{zone}",
+            _given(zonal, f"networks.zones[{i}].natGateway"),
+        )
+        yield _Part(suffix, zone, one.cidr, one.service_endpoints, zonal, zone, given)
 
 
-def _gateway(
-    given: NatGateway | ZonalNatGateway,
-    name: str,
-    zone: str,
-    addresses: Sequence[PublicIP | ZonalPublicIP],
-    path: str,
-) -> _Gateway | None:
-    if not given.enabled:
-        return None
-    uses = [
+def _enabled(gateway: _G | None) -> _G | None:
+    return gateway if gateway and gateway.enabled else None
+
+
+def _given(gateway: NatGateway | ZonalNatGateway | None, path: str) -> list[Reference]:
+    return [
         Reference("public-ip", f"{one.resource_group}/{one.name}", f"{path}.ipAddresses[{i}].name", True)
-        for i, one in enumerate(addresses)
+        for i, one in enumerate((gateway and gateway.ip_addresses) or [])
     ]
-    return _Gateway(name, zone, given.idle_connection_timeout_minutes, uses)
 
 
 def _former_range(site: Site) -> str:
@@ -167,28 +159,28 @@ def _migrated_zone(site: Site, config: InfrastructureConfig) -> str:
     return next((one for one in candidates if one in zones), "") or ""
 
 
-def _addresses(site: Site, gateway: _Gateway, found: Found) -> list[str]:
-    """The public addresses of a gateway. In another zone it gets another one."""
-    if not gateway.given:
-        own = _id(site, "public-ip", site.technical_id, f"{gateway.name}-ip")
-        return [inventory.played_address(own, gateway.zone)]
+def _addresses(site: Site, part: _Part, found: Found) -> list[str]:
+    """The public addresses of a part's gateway. In another zone it gets another one."""
+    if part.gateway and not part.given:
+        own = _id(site, "public-ip", site.technical_id, f"{site.technical_id}-nat-gateway{part.suffix}-ip")
+        return [inventory.played_address(own, part.gateway_zone)]
     addresses = []
-    for one in gateway.given:
+    for one in part.given:
         existing = found[one.kind, one.id]
-        inventory.require_properties(existing, one, zone=gateway.zone, sku="Standard")  # AZU-I12
+        inventory.require_properties(existing, one, zone=part.gateway_zone, sku="Standard")  # AZU-I12
         addresses.append(inventory.address_of(existing, one))
     return addresses
 
 
 def _vnet_ranges(config: InfrastructureConfig, found: Found, parts: Sequence[_Part]) -> list[str]:
     """The ranges of the virtual network, as far as they are known."""
-    vnet, path = config.networks.vnet, "networks.vnet.name"
+    vnet = config.networks.vnet
     if not vnet.exists_already:
         return [vnet.cidr or parts[0].cidr]
     cidr = found["vnet", f"{vnet.resource_group}/{vnet.name}"].properties.get("cidr")
     if cidr is None:
         return [part.cidr for part in parts]
-    require_valid(unusable(Cidr(str(cidr), path)))
+    require_valid(unusable(Cidr(str(cidr), "networks.vnet.name")))
     return [str(cidr)]
 
 
@@ -198,9 +190,8 @@ def _id(site: Site, kind: str, group: str, *names: str) -> str:
     head = f"/subscriptions/{site.credentials['subscription']}/resourceGroups/{group}"
     if kind == "resource-group":
         return head
-    return "/".join(
-        [head, "providers", provider, *(f"{one}/{name}" for one, name in zip(types, names, strict=True))]
-    )
+    path = (f"{one}/{name}" for one, name in zip(types, names, strict=True))
+    return "/".join([head, "providers", provider, *path])
 
 
 def _vnet(site: Site, config: InfrastructureConfig) -> tuple[str, str]:
@@ -210,86 +201,73 @@ def _vnet(site: Site, config: InfrastructureConfig) -> tuple[str, str]:
 
 
 def _objects(
-    site: Site, config: InfrastructureConfig, parts: Sequence[_Part], addresses: dict[str, list[str]]
+    site: Site, config: InfrastructureConfig, parts: Sequence[_Part], egress: Sequence[list[str]]
 ) -> Iterator[CloudObject]:
     base, vnet = site.technical_id, config.networks.vnet
-    vnet_group, vnet_name = _vnet(site, config)
 
     def made(kind: str, name: str, **properties: Any) -> CloudObject:
         return CloudObject(kind, _id(site, kind, base, name), name, {"location": site.region, **properties})
 
     yield made("resource-group", base)
     if not vnet.exists_already:
-        cidr, protection = vnet.cidr or parts[0].cidr, vnet.ddos_protection_plan_id
-        yield made("vnet", base, cidr=cidr, ddosProtectionPlan=protection)
-    yield made("route-table", "worker_route_table")
+        protection = vnet.ddos_protection_plan_id
+        yield made("vnet", base, cidr=vnet.cidr or parts[0].cidr, ddosProtectionPlan=protection)
+    yield made("route-table", _ROUTES)
     yield made("security-group", f"{base}-workers")
-    for part in parts:
-        if (gateway := part.gateway) is None:
-            continue
-        name, zone, own = gateway.name, gateway.zone, addresses[part.name]
-        # An object in another zone is another one, though its path stays.
-        guid = inventory.made_uuid(_id(site, "nat-gateway", base, name), zone)
-        if not gateway.given:
-            yield made("public-ip", f"{name}-ip", zone=zone, address=own[0], sku="Standard", guid=guid)
-        yield made("nat-gateway", name, zone=zone, minutes=gateway.minutes, addresses=own, guid=guid)
-    for part in parts:
-        properties = {
-            "cidr": part.cidr,
-            "serviceEndpoints": list(part.endpoints),
-            "natGateway": part.gateway.name if part.gateway else None,
-            "routeTable": "worker_route_table",
-            "securityGroup": f"{base}-workers",
-        }
-        id_ = _id(site, "subnet", vnet_group, vnet_name, part.name)
-        yield CloudObject("subnet", id_, part.name, properties)
+    for part, addresses in zip(parts, egress, strict=True):
+        properties = {"cidr": part.cidr, "zone": part.zone, "serviceEndpoints": list(part.endpoints or [])}
+        if part.gateway:
+            name, zone = f"{base}-nat-gateway{part.suffix}", part.gateway_zone
+            # An object in another zone is another one, though its path stays.
+            guid = inventory.made_uuid(_id(site, "nat-gateway", base, name), zone)
+            if not part.given:
+                yield made("public-ip", f"{name}-ip", zone=zone, address=addresses[0], guid=guid)
+            minutes = part.gateway.idle_connection_timeout_minutes
+            gateway = made("nat-gateway", name, zone=zone, minutes=minutes, addresses=addresses, guid=guid)
+            yield gateway
+            properties["natGateway"] = gateway.id
+        name = f"{base}-nodes{part.suffix}"
+        yield CloudObject("subnet", _id(site, "subnet", *_vnet(site, config), name), name, properties)
 
 
-def _identity(site: Site, config: InfrastructureConfig, found: Found) -> tuple[str, str] | None:
-    """The id and the client id of the identity that machines have."""
+def _identity(site: Site, config: InfrastructureConfig, found: Found) -> Json:
+    """The identity that machines have, as in the status; empty if they have none."""
     if (identity := config.identity) is None:
-        return None
+        return {}
     id_ = _id(site, "identity", identity.resource_group, identity.name)
     existing = found["identity", f"{identity.resource_group}/{identity.name}"]
-    return id_, str(existing.properties.get("clientID") or inventory.made_uuid(id_))
+    client = str(existing.properties.get("clientID") or inventory.made_uuid(id_))
+    return {"id": id_, "clientID": client, "acrAccess": identity.acr_access is True}
 
 
-def _status(site: Site, config: InfrastructureConfig, parts: Sequence[_Part], found: Found) -> Json:
+def _status(site: Site, config: InfrastructureConfig, objects: Sequence[CloudObject], identity: Json) -> Json:
     base, (vnet_group, vnet_name) = site.technical_id, _vnet(site, config)
-    subnets = []
-    for part in parts:
-        subnet: Json = {"name": part.name, "purpose": "nodes"}
-        if part.zone:
-            subnet["zone"] = part.zone
-        if part.migrated:
-            subnet["migrated"] = True
-        if part.gateway:
-            subnet["natGatewayId"] = _id(site, "nat-gateway", base, part.gateway.name)
-        subnets.append(subnet)
-    by_gateway = all(part.gateway for part in parts)
-    status: Json = {
+    subnets: list[Json] = []
+    for one in objects:
+        if one.kind == "subnet":
+            zone, gateway = one.properties["zone"], one.properties.get("natGateway")
+            migrated = bool(zone) and one.name == f"{base}-nodes"
+            more = {"zone": zone, "migrated": migrated, "natGatewayId": gateway}
+            subnets.append(
+                {"name": one.name, "purpose": "nodes"} | {key: more[key] for key in more if more[key]}
+            )
+    by_gateway = all("natGatewayId" in one for one in subnets)
+    existing = {"resourceGroup": vnet_group} if config.networks.vnet.exists_already else {}
+    return {
         "apiVersion": _VERSION,
         "kind": "InfrastructureStatus",
         "networks": {
-            "vnet": {
-                "name": vnet_name,
-                **({"resourceGroup": vnet_group} if config.networks.vnet.exists_already else {}),
-            },
+            "vnet": {"name": vnet_name, **existing},
             "subnets": subnets,
             "layout": "MultipleSubnet" if config.zones else "SingleSubnet",
             "outboundAccessType": "NATGateway" if by_gateway else "LoadBalancer",
         },
         "resourceGroup": {"name": base},
-        "routeTables": [{"purpose": "nodes", "name": "worker_route_table"}],
+        "routeTables": [{"purpose": "nodes", "name": _ROUTES}],
         "securityGroups": [{"purpose": "nodes", "name": f"{base}-workers"}],
+        **({"identity": identity} if identity else {}),
+        **({"zoned": True} if config.zoned else {}),
     }
-    if (known := _identity(site, config, found)) is not None and config.identity is not None:
-        id_, client = known
-        acr_access = config.identity.acr_access is True
-        status["identity"] = {"id": id_, "clientID": client, "acrAccess": acr_access}
-    if config.zoned:
-        status["zoned"] = True
-    return status
 
 
 def _state(
@@ -297,7 +275,7 @@ def _state(
     config: InfrastructureConfig,
     parts: Sequence[_Part],
     objects: Sequence[CloudObject],
-    found: Found,
+    identity: Json,
 ) -> Json:
     data = {f"ids/{_TYPES['vnet']}": _id(site, "vnet", *_vnet(site, config))}
     for one in objects:
@@ -308,11 +286,10 @@ def _state(
                 data[f"{_TYPES[one.kind]}/{one.name}"] = one.id
             case "public-ip":
                 data[f"{_TYPES[one.kind]}/{site.technical_id}/{one.name}"] = one.id
-    if (known := _identity(site, config, found)) is not None:
-        data["managed_identity_id"], data["managed_identity_client_id"] = known
-    if not config.zones:
-        data[_former_range(site)] = parts[0].cidr
-    if migrated := next((part.zone for part in parts if part.migrated), ""):
-        data[_MIGRATED] = migrated
+    if identity:
+        data |= {"managed_identity_id": identity["id"], "managed_identity_client_id": identity["clientID"]}
+    for part in parts:
+        if not part.suffix:
+            data |= {_MIGRATED: part.zone} if part.zone else {_former_range(site): part.cidr}
     managed = sorted(({"kind": _TYPES[one.kind], "id": one.id} for one in objects), key=lambda one: one["id"])
     return state_object(_VERSION, data, managedItems=managed)
