@@ -14,7 +14,7 @@ def problems(config: InfrastructureConfig, networking: Networking) -> Iterator[P
     nodes, pods, services = networking.ranges("networking")
     vpc, zones = config.networks.vpc, config.networks.zones
     if not zones:  # ALI-I3
-        yield required("networks.zones", "must specify at least the network for one zone")
+        yield required("networks.zones", "give the range of one zone at least")
     workers = [
         Cidr(text, f"networks.zones[{i}].{name}")
         for i, zone in enumerate(zones)
@@ -26,7 +26,7 @@ def problems(config: InfrastructureConfig, networking: Networking) -> Iterator[P
     yield from unparsable(*workers)
     yield from outside(nodes, *workers)
     if (vpc.id is None) == (vpc.cidr is None):  # ALI-I2
-        yield invalid("networks.vpc", vpc, "must specify either a vpc id or a cidr")
+        yield invalid("networks.vpc", vpc, "give either the id of a VPC or the cidr of a new one")
     elif vpc.cidr is not None:  # ALI-I5
         whole = Cidr(vpc.cidr, "networks.vpc.cidr")
         yield from not_canonical(whole)

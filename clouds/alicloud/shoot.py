@@ -61,7 +61,7 @@ def _infrastructure(shoot: Shoot, *, strict: bool) -> InfrastructureConfig:
     """ALI-I1."""
     given = shoot.spec.provider.infrastructure_config
     if given is None:
-        raise Refused(required(_INFRASTRUCTURE, "InfrastructureConfig must be set for Alicloud shoots"))
+        raise Refused(required(_INFRASTRUCTURE, "give an InfrastructureConfig"))
     try:
         return (decode if strict else decode_leniently)(InfrastructureConfig, given, _INFRASTRUCTURE)
     except Malformed as error:
@@ -71,7 +71,7 @@ def _infrastructure(shoot: Shoot, *, strict: bool) -> InfrastructureConfig:
 def _networking(networking: Networking) -> Iterator[Problem]:
     """ALI-N1, ALI-N2: what is no range counts as one that meets the reserved one."""
     if networking.nodes is None:
-        yield required("spec.networking.nodes", "a CIDR must be provided")
+        yield required("spec.networking.nodes", "give the range of nodes, such as 10.250.0.0/16")
     for one in networking.ranges("spec.networking"):
         if one is not None and (not one.is_range or _RESERVED.meets(one)):
             detail = f"must not overlap with {_RESERVED.text}, it is reserved by Alicloud: use another range"
@@ -89,7 +89,7 @@ def _pools(workers: Sequence[Worker], zones: frozenset[str]) -> Iterator[Problem
     for i, worker in enumerate(workers):
         path = f"{_WORKERS}[{i}]"
         if worker.volume is None:  # ALI-W1
-            yield required(f"{path}.volume", "must not be nil: give a size and a type")
+            yield required(f"{path}.volume", "give a size and a type")
         else:
             yield from _volume(worker.volume, f"{path}.volume")
         if len(worker.data_volumes) > _MOST_DATA_VOLUMES:  # ALI-W2
@@ -103,7 +103,7 @@ def _pools(workers: Sequence[Worker], zones: frozenset[str]) -> Iterator[Problem
                 yield too_long(f"{where}.name", _LONGEST_NAME)
             yield from _volume(volume, where)
         if not worker.zones:  # ALI-W3
-            yield required(f"{path}.zones", "at least one zone must be configured")
+            yield required(f"{path}.zones", "name one zone at least")
         for j, zone in enumerate(worker.zones):
             if zone not in zones:
                 detail = f"supported values {listing(zones)}: add it to networks.zones first"
@@ -112,9 +112,9 @@ def _pools(workers: Sequence[Worker], zones: frozenset[str]) -> Iterator[Problem
 
 def _volume(volume: Volume | DataVolume, path: str) -> Iterator[Problem]:
     if volume.type is None:
-        yield required(f"{path}.type", "must not be empty")
+        yield required(f"{path}.type", "give a volume type of the CloudProfile")
     if not volume.size:
-        yield required(f"{path}.size", "must not be empty")
+        yield required(f"{path}.size", "give it, such as 50Gi")
 
 
 def _control_plane(shoot: Shoot) -> ControlPlaneConfig:

@@ -50,11 +50,13 @@ def problems(config: InfrastructureConfig, networking: Networking) -> Iterator[P
     nodes, pods, services = networking.ranges("networking")
     vpc = config.networks.vpc
     if not config.networks.zones:
-        yield required("networks.zones", "must specify at least the networks for one zone")
+        yield required("networks.zones", "give the subnets of one zone at least")
     for i, endpoint in enumerate(vpc.gateway_endpoints):
         if not _ENDPOINT.fullmatch(endpoint):  # AWS-I8
             yield invalid(
-                f"networks.vpc.gatewayEndpoints[{i}]", endpoint, "must be a valid domain name such as s3"
+                f"networks.vpc.gatewayEndpoints[{i}]",
+                endpoint,
+                "is no service: write it as s3",
             )
 
     with_ipv4 = "IPv4" in networking.ip_families
@@ -72,7 +74,9 @@ def problems(config: InfrastructureConfig, networking: Networking) -> Iterator[P
 
     if (vpc.id is None) == (vpc.cidr is None):  # AWS-I2
         yield invalid(
-            "networks.vpc", vpc.model_dump(exclude_none=True), "must specify either a vpc id or a cidr"
+            "networks.vpc",
+            vpc.model_dump(exclude_none=True),
+            "give either the id of a VPC or the cidr of a new one",
         )
     elif vpc.cidr is not None and "IPv6" not in networking.ip_families:  # AWS-I7
         whole = Cidr(vpc.cidr, "networks.vpc.cidr")
@@ -99,7 +103,7 @@ def _elastic_ips(zones: list[Zone]) -> Iterator[Problem]:
             yield duplicate(path, given)
         used.add(given)
         if not given.startswith("eipalloc-"):
-            yield invalid(path, given, "must start with eipalloc-")
+            yield invalid(path, given, "must start with eipalloc-: give the ID, not the address")
 
 
 def _ignore_tags(tags: IgnoreTags) -> Iterator[Problem]:
@@ -119,7 +123,7 @@ def update_problems(old: InfrastructureConfig, new: InfrastructureConfig) -> Ite
     yield from unchanged("networks.vpc.id", after.vpc.id, before.vpc.id)  # AWS-U1
     yield from unchanged("networks.vpc.cidr", after.vpc.cidr, before.vpc.cidr)
     if len(before.zones) > len(after.zones):  # AWS-U2
-        yield forbidden("networks.zones", "removing zones is not allowed: add them again")
+        yield forbidden("networks.zones", "zones cannot be removed: add them again")
         return
     for i, (one, other) in enumerate(zip(before.zones, after.zones, strict=False)):
         for name in ("name", "public", "internal", "workers"):
@@ -127,4 +131,4 @@ def update_problems(old: InfrastructureConfig, new: InfrastructureConfig) -> Ite
     if (
         old.dual_stack and old.dual_stack.enabled and not (new.dual_stack and new.dual_stack.enabled)
     ):  # AWS-U3
-        yield forbidden("dualStack.enabled", "field can't be changed from true to false: set it to true")
+        yield forbidden("dualStack.enabled", "cannot be switched off: set it to true")

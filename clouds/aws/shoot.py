@@ -27,7 +27,7 @@ def problems(review: ShootReview) -> Iterator[Problem]:
     workers = shoot.spec.provider.workers
     stored = _stored(review.old) if review.old else None
     if shoot.spec.provider.infrastructure_config is None:  # AWS-I1
-        yield required(_INFRASTRUCTURE, "InfrastructureConfig must be set for AWS shoots")
+        yield required(_INFRASTRUCTURE, "give an InfrastructureConfig")
         return
     config = _decoded(InfrastructureConfig, shoot.spec.provider.infrastructure_config, _INFRASTRUCTURE)
     images = decode_shared(
@@ -64,7 +64,7 @@ def _networking(shoot: Shoot) -> Iterator[Problem]:
     """AWS-N1."""
     networking = shoot.spec.networking
     if networking.nodes is None and "IPv4" in networking.ip_families:
-        yield required("spec.networking.nodes", "a nodes CIDR must be provided for AWS shoots")
+        yield required("spec.networking.nodes", "give the range of nodes, such as 10.250.0.0/16")
 
 
 def _control_plane(shoot: Shoot) -> Iterator[Problem]:

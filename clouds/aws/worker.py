@@ -18,11 +18,11 @@ def problems(
     worker: Worker, zones: Sequence[str], config: WorkerConfig | None, path: str
 ) -> Iterator[Problem]:
     if worker.volume is None:  # AWS-W1
-        yield required(f"{path}.volume", "must not be nil: give a size and a type")
+        yield required(f"{path}.volume", "give a size and a type")
     else:
         yield from _volumes(worker, worker.volume, path)
     if not worker.zones:  # AWS-W5
-        yield required(f"{path}.zones", "at least one zone must be configured")
+        yield required(f"{path}.zones", "name one zone at least")
     for i, zone in enumerate(worker.zones):
         if zone not in zones:
             detail = f"supported values {listing(zones)}: add it to networks.zones first"
@@ -39,9 +39,9 @@ def _volumes(worker: Worker, volume: Volume, path: str) -> Iterator[Problem]:
     each += [(f"{path}.dataVolumes[{i}]", one) for i, one in enumerate(worker.data_volumes)]
     for where, one in each:
         if not one.size:
-            yield required(f"{where}.size", "must not be empty")
+            yield required(f"{where}.size", "give it, such as 50Gi")
         if one.type is None:
-            yield required(f"{where}.type", "must not be empty")
+            yield required(f"{where}.type", "give a volume type of the CloudProfile")
         if one.type == _WITH_IOPS and worker.provider_config is None:
             yield required(f"{path}.providerConfig", f"give the iops of {where}, whose type is {_WITH_IOPS}")
 
@@ -65,16 +65,16 @@ def _config(worker: Worker, config: WorkerConfig, path: str) -> Iterator[Problem
     if (profile_ := config.iam_instance_profile) is not None:
         where = f"{path}.iamInstanceProfile"
         if (profile_.name is None) == (profile_.arn is None):
-            yield invalid(where, profile_.model_dump(), "either <name> or <arn> must be provided")
+            yield invalid(where, profile_.model_dump(), "give either name or arn")
         for name, value in (("name", profile_.name), ("arn", profile_.arn)):
             if value == "":
-                yield required(f"{where}.{name}", f"{name} must not be empty")
+                yield required(f"{where}.{name}", "is empty: give it, or remove the field")
     if (template := config.node_template) is not None:
         where = f"{path}.nodeTemplate.capacity"
         if not template.capacity:
-            yield required(where, "capacity must not be empty")
+            yield required(where, "give cpu, gpu or memory of a new node, or remove nodeTemplate")
         for name in negative(template.capacity, "cpu", "gpu", "memory"):
-            yield invalid(f"{where}.{name}", template.capacity[name], "must not be negative")
+            yield invalid(f"{where}.{name}", template.capacity[name], "must not be negative: give 0 or more")
     if config.instance_metadata_options:
         yield from _metadata_options(config.instance_metadata_options, f"{path}.instanceMetadataOptions")
     if config.cpu_options:
@@ -84,19 +84,19 @@ def _config(worker: Worker, config: WorkerConfig, path: str) -> Iterator[Problem
 def _volume(config: VolumeConfig | None, type_: str, path: str) -> Iterator[Problem]:
     if config is None or config.iops is None:
         if type_ == _WITH_IOPS:
-            yield required(f"{path}.iops", f"iops must be provided when using {_WITH_IOPS} volumes")
+            yield required(f"{path}.iops", f"volumes of type {_WITH_IOPS} need it: give a number")
     elif config.iops <= 0:
-        yield forbidden(f"{path}.iops", "iops must be a positive value")
+        yield forbidden(f"{path}.iops", "must be more than 0: correct or remove it")
     if config is not None and config.throughput is not None and config.throughput <= 0:
-        yield invalid(f"{path}.throughput", config.throughput, "throughput must be a positive value")
+        yield invalid(f"{path}.throughput", config.throughput, "must be more than 0: correct or remove it")
 
 
 def _metadata_options(options: MetadataOptions, path: str) -> Iterator[Problem]:
     limit = options.http_put_response_hop_limit
     if limit is not None and not 1 <= limit <= 64:
-        yield invalid(f"{path}.httpPutResponseHopLimit", limit, "only values between 1 and 64 are allowed")
+        yield invalid(f"{path}.httpPutResponseHopLimit", limit, "give a number between 1 and 64")
     if options.http_tokens not in (None, "required", "optional"):
-        detail = "only the following values are allowed: required, optional"
+        detail = "write required or optional"
         yield invalid(f"{path}.httpTokens", options.http_tokens, detail)
 
 
@@ -107,7 +107,7 @@ def _cpu_options(options: CpuOptions, path: str) -> Iterator[Problem]:
     if options.threads_per_core is None:
         yield required(f"{path}.threadsPerCore", "give it together with coreCount")
     elif options.threads_per_core not in (1, 2):
-        yield invalid(f"{path}.threadsPerCore", options.threads_per_core, "must be either 1 or 2")
+        yield invalid(f"{path}.threadsPerCore", options.threads_per_core, "give 1 or 2")
 
 
 def image_problems(

@@ -45,14 +45,14 @@ def problems(config: InfrastructureConfig, networking: Networking, *, migrates: 
     yield from _networks(config, networking, migrates=migrates)
     identity = config.identity
     if identity is not None and not (identity.name and identity.resource_group):  # AZU-I2
-        detail = "an identity requires its name and the resource group which hosts it"
+        detail = "give its name and its resource group"
         yield invalid(f"{_PATH}.identity", identity, detail)
 
 
 def _networks(config: InfrastructureConfig, networking: Networking, *, migrates: bool) -> Iterator[Problem]:
     networks, path = config.networks, f"{_NETWORKS}.workers"
     if (networks.workers is None) == (not config.zones):  # AZU-I5
-        yield forbidden(path, "either workers or zones must be specified, and not both")
+        yield forbidden(path, "give either workers or zones")
         return
     nodes, pods, services = networking.ranges("networking")
     workers = None if networks.workers is None else Cidr(networks.workers, path)
@@ -102,9 +102,9 @@ def _vnet(config: InfrastructureConfig, ranges: _Ranges) -> Iterator[Problem]:
 def _existing_vnet(vnet: VNet, cluster_group: str | None, path: str) -> Iterator[Problem]:
     """AZU-I3, AZU-I4."""
     if vnet.name == "":
-        yield required(f"{path}.name", "the vnet name must not be empty")
+        yield required(f"{path}.name", "is empty: give the name of the VNet, or remove vnet")
     if vnet.resource_group == "":
-        yield required(f"{path}.resourceGroup", "the vnet resource group must not be empty")
+        yield required(f"{path}.resourceGroup", "is empty: give that of the VNet, or remove vnet")
     if vnet.cidr is not None:
         yield invalid(f"{path}.cidr", vnet.cidr, "an existing vnet has its own range: remove the cidr")
     if vnet.resource_group == cluster_group:
@@ -120,7 +120,7 @@ def _zone_problems(zones: Sequence[Zone]) -> Iterator[Problem]:
     for i, zone in enumerate(zones):
         path = f"{_NETWORKS}.zones[{i}]"
         if zone.name in used:  # AZU-I10
-            yield invalid(path, zone.name, "the same zone cannot be specified multiple times: remove it")
+            yield invalid(path, zone.name, "is there twice: remove it")
         used.add(zone.name)
         if gateway := zone.nat_gateway:
             yield from _disabled_with_more(gateway, f"{path}.natGateway")
@@ -136,7 +136,7 @@ def _nat(gateway: NatGateway, path: str, *, migrates: bool) -> Iterator[Problem]
         yield forbidden(f"{path}.enabled", "must wait until the Shoot has moved to scale sets: disable it")
     minutes, addresses = gateway.idle_connection_timeout_minutes, gateway.ip_addresses or []
     if minutes is not None and minutes not in _TIMEOUTS:  # AZU-I13
-        detail = f"must be between {_TIMEOUTS[0]} and {_TIMEOUTS[-1]}"
+        detail = f"give a number between {_TIMEOUTS[0]} and {_TIMEOUTS[-1]}"
         yield invalid(f"{path}.idleConnectionTimeoutMinutes", minutes, detail)
     if gateway.zone is None:  # AZU-I12
         if addresses:
@@ -179,7 +179,7 @@ def update_problems(old: InfrastructureConfig, new: InfrastructureConfig) -> Ite
     elif new.zones and before.workers not in {zone.cidr for zone in new.zones}:  # AZU-U5
         # The extension crashes where the stored config has no workers.
         kept = "of the former workers" if before.workers is None else before.workers
-        detail = f"one of the zones has to keep the range {kept} as its cidr"
+        detail = f"one of the zones has to keep the range {kept}: give it this cidr"
         yield forbidden(f"{path}.zones", detail)
     yield from unchanged(f"{_UPDATED}.zoned", new.zoned, old.zoned)
     yield from _vnet_update(before.vnet, after.vnet, f"{path}.vnet")
@@ -188,7 +188,7 @@ def update_problems(old: InfrastructureConfig, new: InfrastructureConfig) -> Ite
 def _zones_update(old: Sequence[Zone], new: Sequence[Zone], path: str) -> Iterator[Problem]:
     """AZU-U6. Zones are counted, not compared: one that is replaced by another is not missed."""
     if len(old) > len(new):
-        yield forbidden(path, "removing zones is not allowed: add them again")
+        yield forbidden(path, "zones cannot be removed: add them again")
     stored: dict[int, set[str]] = defaultdict(set)
     for zone in old:
         stored[zone.name].add(zone.cidr)
@@ -203,7 +203,7 @@ def _vnet_update(old: VNet, new: VNet, path: str) -> Iterator[Problem]:
         yield from unchanged(f"{path}.name", new.name, old.name)
         yield from unchanged(f"{path}.resourceGroup", new.resource_group, old.resource_group)
     elif old.cidr is not None and new.cidr is None:
-        yield invalid(f"{path}.cidr", None, f"vnet cidr needs to be specified: set it to {old.cidr} again")
+        yield invalid(f"{path}.cidr", None, f"cannot be removed: set it to {old.cidr} again")
     elif old.cidr is not None and new.cidr is not None:
         for _ in outside(Cidr(new.cidr, f"{path}.cidr"), Cidr(old.cidr, f"{path}.cidr")):
             yield invalid(f"{path}.cidr", new.cidr, f"can only be expanded: it has to contain {old.cidr}")

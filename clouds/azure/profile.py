@@ -24,7 +24,7 @@ def problems(profile: ProfileSpec) -> Iterator[Problem]:
     yield from _domain_counts(config.count_fault_domains, f"{_CONFIG}.countFaultDomains")
     yield from _domain_counts(config.count_update_domains, f"{_CONFIG}.countUpdateDomains")
     if not config.machine_images:
-        yield required(machineimages.IMAGES, "must provide at least one machine image")
+        yield required(machineimages.IMAGES, "add one machine image at least")
         return
     yield from _images(config.machine_images)
     yield from machineimages.unmapped(  # AZU-P3
@@ -60,25 +60,25 @@ def namespaced_problems(review: ProfileReview) -> Iterator[Problem]:
 def _domain_counts(counts: Sequence[DomainCount], path: str) -> Iterator[Problem]:
     """AZU-P1."""
     if not counts:
-        yield required(path, "must provide at least one domain count")
+        yield required(path, "add the count of one region at least")
     for i, one in enumerate(counts):
         if not one.region:
-            yield required(f"{path}[{i}].region", "must provide a region")
+            yield required(f"{path}[{i}].region", "name the region")
         if one.count < 0:
-            yield invalid(f"{path}[{i}].count", one.count, "must not be negative")
+            yield invalid(f"{path}[{i}].count", one.count, "must not be negative: give 0 or more")
 
 
 def _images(images: Sequence[MachineImage]) -> Iterator[Problem]:
     for i, image in enumerate(images):
         path = f"{machineimages.IMAGES}[{i}]"
         if not image.name:
-            yield required(f"{path}.name", "must provide a name")
+            yield required(f"{path}.name", "give a name")
         if not image.versions:
-            yield required(f"{path}.versions", f"must provide at least one version for image {image.name!r}")
+            yield required(f"{path}.versions", f"add one version of image {image.name!r} at least")
         for j, version in enumerate(image.versions):
             where = f"{path}.versions[{j}]"
             if not version.version:
-                yield required(f"{where}.version", "must provide a version")
+                yield required(f"{where}.version", "give a version")
             yield from _location(version, where)
             yield from machineimages.unknown_architecture(version.architecture, f"{where}.architecture")
 

@@ -25,7 +25,7 @@ _MIGRATION = "migration.azure.provider.extensions.gardener.cloud/vmo"
 def problems(review: ShootReview) -> Iterator[Problem]:
     shoot, spec, profile = review.shoot, review.shoot.spec, review.profile
     if spec.provider.infrastructure_config is None:
-        raise Refused(required(_INFRASTRUCTURE, "InfrastructureConfig must be set for Azure shoots"))
+        raise Refused(required(_INFRASTRUCTURE, "give an InfrastructureConfig"))
     with refusing(_INFRASTRUCTURE, "Forbidden"):
         infra = decode(InfrastructureConfig, spec.provider.infrastructure_config, _INFRASTRUCTURE)
     stored = _stored(review.old) if review.old else None
@@ -63,7 +63,7 @@ def _stored(old: Shoot) -> InfrastructureConfig:
 
 def _networking(networking: Networking) -> Iterator[Problem]:
     if networking.nodes is None:  # AZU-N1
-        yield required(f"{_NETWORKING}.nodes", "a nodes CIDR must be provided for Azure shoots")
+        yield required(f"{_NETWORKING}.nodes", "give the range of nodes, such as 10.250.0.0/16")
     if networking.type == "calico" and networking.provider_config is not None:
         yield from _calico(networking.provider_config, f"{_NETWORKING}.providerConfig")
     yield from families_other_than_ipv4(networking)  # AZU-N3
@@ -78,7 +78,7 @@ def _calico(config: object, path: str) -> Iterator[Problem]:
         if not isinstance(enabled, bool):
             yield invalid(where, enabled, "has to be true or false: set it to false, or remove overlay")
         elif enabled:
-            yield forbidden(where, "Calico overlay network is not supported on azure: set it to false")
+            yield forbidden(where, "calico has no overlay on Azure: set it to false")
 
 
 def _worker_config(pool: Worker, path: str) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from clouds.frame.problems import Problem, invalid
 
@@ -61,6 +61,11 @@ class Cidr:
         bits, prefix, number = self._parsed
         return number & ((1 << (bits - prefix)) - 1) == 0
 
+    @property
+    def canonical(self) -> str:
+        """The range with no bit set behind the prefix. It has to be one."""
+        return str(ip_network(self.text, strict=False))
+
     def contains(self, other: Cidr) -> bool:
         """Whether the whole other range lies in this one. Both have to be ranges."""
         bits, prefix, number = self.key
@@ -90,9 +95,7 @@ def unparsable(*cidrs: Cidr | None) -> Iterator[Problem]:
 def not_canonical(*cidrs: Cidr | None) -> Iterator[Problem]:
     for one in ranges(cidrs):
         if not one.is_canonical:
-            yield invalid(
-                one.path, one.text, "must be valid canonical CIDR: clear the bits behind the prefix"
-            )
+            yield invalid(one.path, one.text, f"must be valid canonical CIDR: write it as {one.canonical}")
 
 
 def unusable(*cidrs: Cidr | None) -> Iterator[Problem]:
@@ -105,7 +108,9 @@ def outside(outer: Cidr | None, *inner: Cidr | None) -> Iterator[Problem]:
     """Those that do not lie in the outer range."""
     for one in ranges(inner) if ranges([outer]) else ():
         if outer is not None and one is not outer and not outer.contains(one):
-            yield invalid(one.path, one.text, f'must be a subset of "{outer.path}" ("{outer.text}")')
+            yield invalid(
+                one.path, one.text, f'must be a subset of "{outer.path}" ("{outer.text}"): move it there'
+            )
 
 
 def meeting(first: Cidr | None, *others: Cidr | None) -> Iterator[Problem]:
@@ -132,4 +137,4 @@ def meeting_each_other(cidrs: Iterable[Cidr | None]) -> Iterator[Problem]:
 
 
 def _overlap(one: Cidr, other: Cidr) -> Problem:
-    return invalid(one.path, one.text, f'must not overlap with "{other.path}" ("{other.text}")')
+    return invalid(one.path, one.text, f'must not overlap with "{other.path}" ("{other.text}"): move one')

@@ -92,28 +92,26 @@ def _architecture_problems(
 def incomplete(config: Sequence[Any], key: str, *, regions_required: bool = True) -> Iterator[Problem]:
     """Images without a name, a version or a region, and regions without their name or this key."""
     if not config:
-        yield required(IMAGES, "must provide at least one machine image")
+        yield required(IMAGES, "add one machine image at least")
     for i, image in enumerate(config):
         yield from incomplete_image(image, key, f"{IMAGES}[{i}]", regions_required=regions_required)
 
 
 def incomplete_image(image: Any, key: str, path: str, *, regions_required: bool = True) -> Iterator[Problem]:
     if not image.name:
-        yield required(f"{path}.name", "must provide a name")
+        yield required(f"{path}.name", "give a name")
     if not image.versions:
-        yield required(
-            f"{path}.versions", f"must provide at least one version for machine image {image.name!r}"
-        )
+        yield required(f"{path}.versions", f"add one version of machine image {image.name!r} at least")
     for j, version in enumerate(image.versions):
         where = f"{path}.versions[{j}]"
         if not version.version:
-            yield required(f"{where}.version", "must provide a version")
+            yield required(f"{where}.version", "give a version")
         if not version.regions and regions_required:
-            yield required(f"{where}.regions", f"must provide at least one region with the {key} in it")
+            yield required(f"{where}.regions", f"add one region with the {key} in it at least")
         for k, region in enumerate(version.regions):
             for each in ("name", key):
                 if not getattr(region, each):
-                    yield required(f"{where}.regions[{k}].{each}", f"must provide the {each}")
+                    yield required(f"{where}.regions[{k}].{each}", f"give the {each}")
             if hasattr(region, "architecture"):
                 yield from unknown_architecture(region.architecture, f"{where}.regions[{k}].architecture")
 

@@ -24,7 +24,7 @@ def seed_problems(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iter
     given = config.immutability if config else None
     if given:
         if given.retention_type != "bucket":
-            yield invalid(f"{_IMMUTABILITY}.retentionType", given.retention_type, "must be bucket")
+            yield invalid(f"{_IMMUTABILITY}.retentionType", given.retention_type, "write bucket")
         if given.retention_period < _LEAST:
             yield invalid(
                 f"{_IMMUTABILITY}.retentionPeriod", f"{given.retention_period}s", "must be at least 24h"

@@ -20,7 +20,7 @@ def problems(config: InfrastructureConfig, networking: Networking) -> Iterator[P
     former = Cidr(networks.worker, f"{_PATH}.worker") if networks.worker else None
     workers = _workers(networks)
     if workers is None:  # GCP-I3
-        yield required(f"{_PATH}.workers", "must specify the network range for the worker network")
+        yield required(f"{_PATH}.workers", "give the range of the nodes' subnet, such as 10.250.0.0/19")
     for one in {former, workers}:
         yield from unparsable(one)
         yield from not_canonical(one)
@@ -48,37 +48,33 @@ def _workers(networks: Networks) -> Cidr | None:
 def _vpc(vpc: Vpc, path: str) -> Iterator[Problem]:
     """GCP-I1, GCP-I2."""
     if not vpc.name:
-        yield invalid(f"{path}.name", vpc.name, "vpc name must not be empty: name it, or remove vpc")
+        yield invalid(f"{path}.name", vpc.name, "is empty: name the VPC, or remove vpc")
         if vpc.cloud_router:
             yield invalid(f"{path}.cloudRouter", vpc.cloud_router.name, "needs the name of its vpc: give it")
     elif vpc.cloud_router is None:
-        yield invalid(f"{path}.cloudRouter", None, "cloud router must be defined when reusing a VPC")
+        yield invalid(f"{path}.cloudRouter", None, "an existing VPC needs its router: give cloudRouter.name")
     elif not vpc.cloud_router.name:
-        yield invalid(
-            f"{path}.cloudRouter.name", "", "cloud router name must be specified when reusing a VPC"
-        )
+        yield invalid(f"{path}.cloudRouter.name", "", "is empty: give the name of the router")
 
 
 def _flow_logs(logs: FlowLogs, path: str) -> Iterator[Problem]:
     """GCP-I9, GCP-I10."""
     interval, sampling, metadata = logs.aggregation_interval, logs.flow_sampling, logs.metadata
     if interval is None and sampling is None and metadata is None:
-        yield required(
-            path, "at least one VPC flow log parameter must be specified: give one, or remove flowLogs"
-        )
+        yield required(path, "has no field: give one, or remove flowLogs")
     if interval is not None and interval not in _INTERVALS:
         yield not_supported(f"{path}.aggregationInterval", interval, _INTERVALS)
     if metadata is not None and metadata not in _METADATA:
         yield not_supported(f"{path}.metadata", metadata, _METADATA)
     if sampling is not None and not 0 <= sampling <= 1:
-        yield invalid(f"{path}.flowSampling", sampling, "must be between 0 and 1")
+        yield invalid(f"{path}.flowSampling", sampling, "give a number between 0 and 1")
 
 
 def _nat(nat: CloudNat, path: str) -> Iterator[Problem]:
     """GCP-I5 to GCP-I8."""
     least, most = nat.min_ports_per_vm, nat.max_ports_per_vm
     if nat.nat_ip_names is not None and not nat.nat_ip_names:
-        yield invalid(f"{path}.natIPNames", [], "nat IP names cannot be empty: name one, or remove the list")
+        yield invalid(f"{path}.natIPNames", [], "is empty: name an address, or remove the list")
     if not nat.enable_dynamic_port_allocation:
         if most is not None:
             detail = "needs dynamic port allocation: set enableDynamicPortAllocation to true"
@@ -90,9 +86,9 @@ def _nat(nat: CloudNat, path: str) -> Iterator[Problem]:
     for name, ports in (("maxPortsPerVM", most), ("minPortsPerVM", least)):
         # As the extension computes with 32 bits: 0 and the least number pass.
         if ports is not None and ports & (ports - 1) & 0xFFFFFFFF and ports != -(1 << 31):
-            yield invalid(f"{path}.{name}", ports, f"{name} must be a power of two")
+            yield invalid(f"{path}.{name}", ports, "must be a power of two, such as 1024")
     if most is not None and least is not None and least > most:
-        yield invalid(f"{path}.minPortsPerVM", least, "minPortsPerVM may not be greater than maxPortsPerVM")
+        yield invalid(f"{path}.minPortsPerVM", least, "is more than maxPortsPerVM: lower it")
 
 
 def update_problems(old: InfrastructureConfig, new: InfrastructureConfig) -> Iterator[Problem]:
@@ -107,4 +103,5 @@ def update_problems(old: InfrastructureConfig, new: InfrastructureConfig) -> Ite
     if (
         workers and ranges([workers, stored]) == [workers, stored] and list(outside(workers, stored))
     ):  # GCP-U2
-        yield invalid(workers.path, workers.text, "worker CIDR blocks can only be expanded")
+        kept = stored.text if stored else ""
+        yield invalid(workers.path, workers.text, f"can only be expanded: it has to contain {kept}")

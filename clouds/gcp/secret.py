@@ -25,7 +25,7 @@ def reason(data: Mapping[str, bytes], old: Mapping[str, bytes] | None) -> str | 
         return f"{_KEY} is no object: download the key of the service account again"
     project = key.get("project_id")
     if not isinstance(project, str) or not _PROJECT.fullmatch(project):
-        return f"project_id in {_KEY} has to have 6 to 30 lower-case letters, digits and dashes"
+        return f"project_id in {_KEY} has to be the ID of a project: download the key again"
     if key.get("type") != "service_account":
         return f"type in {_KEY} has to be service_account: create a key for a service account"
     return None

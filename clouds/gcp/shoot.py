@@ -34,7 +34,7 @@ def problems(review: ShootReview) -> Iterator[Problem]:
         yield from zones_not_extended(review.old.spec.provider.workers, spec.provider.workers, _WORKERS)
     yield from families_other_than_ipv4(spec.networking)  # GCP-N1
     if spec.networking.nodes is None:
-        yield required("spec.networking.nodes", "a nodes CIDR must be provided for GCP shoots")
+        yield required("spec.networking.nodes", "give the range of nodes, such as 10.250.0.0/16")
     yield from infrastructure.problems(infra, spec.networking)
     for i, pool in enumerate(spec.provider.workers):
         yield from worker.problems(pool, f"{_WORKERS}[{i}]")
@@ -47,10 +47,10 @@ def _configs(shoot: Shoot, *, strict: bool) -> tuple[InfrastructureConfig, Contr
     """GCP-I11."""
     provider, read = shoot.spec.provider, decode if strict else decode_leniently
     if provider.infrastructure_config is None:
-        raise Refused(required(_INFRASTRUCTURE, "infrastructureConfig must be set for GCP shoots"))
+        raise Refused(required(_INFRASTRUCTURE, "give an InfrastructureConfig"))
     infra = read(InfrastructureConfig, provider.infrastructure_config, _INFRASTRUCTURE)
     if provider.control_plane_config is None:
-        raise Refused(required(_CONTROL_PLANE, "controlPlaneConfig must be set for GCP shoots"))
+        raise Refused(required(_CONTROL_PLANE, "give a ControlPlaneConfig"))
     return infra, read(ControlPlaneConfig, provider.control_plane_config, _CONTROL_PLANE)
 
 
@@ -59,7 +59,7 @@ def _control_plane(config: ControlPlaneConfig, review: ShootReview) -> Iterator[
     spec, path = review.shoot.spec, f"{_CONTROL_PLANE}.zone"
     known = review.profile.zones(spec.region) or frozenset()
     if not config.zone:
-        yield required(path, "must provide the name of a zone in this region")
+        yield required(path, "name a zone of the region that a pool uses")
     elif config.zone not in known:
         yield not_supported(path, config.zone, known)
     if not any(config.zone in pool.zones for pool in spec.provider.workers):

@@ -15,7 +15,7 @@ _CLASSES = f"{_PATH}.loadBalancerClasses"
 
 def problems(config: ControlPlaneConfig, infra: InfrastructureConfig, kubernetes: str) -> Iterator[Problem]:
     if not config.load_balancer_provider:  # OST-C1
-        yield required(f"{_PATH}.loadBalancerProvider", "must provide the name of a load balancer provider")
+        yield required(f"{_PATH}.loadBalancerProvider", "name a load balancer provider of the CloudProfile")
     yield from classes.problems(config.load_balancer_classes, _CLASSES)
     for i, one in enumerate(config.load_balancer_classes):
         if one.purpose == "vpn":  # OST-C3

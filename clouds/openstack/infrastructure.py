@@ -21,7 +21,7 @@ _UUID = re.compile(rf"(?:[uU][rR][nN]:[uU][uU][iI][dD]:)?{_DASHED}|\{{{_DASHED}\
 def problems(config: InfrastructureConfig, networking: Networking) -> Iterator[Problem]:
     networks = config.networks
     if not config.floating_pool_name:  # OST-I1
-        yield required(f"{_PATH}.floatingPoolName", "must provide the name of a floating pool")
+        yield required(f"{_PATH}.floatingPoolName", "name a floating pool of the CloudProfile")
     nodes, _, _ = networking.ranges("spec.networking")
     given = [
         Cidr(text, f"{_NETWORKS}.{name}")
@@ -29,16 +29,18 @@ def problems(config: InfrastructureConfig, networking: Networking) -> Iterator[P
         if text
     ]
     if not given:  # OST-I5
-        yield required(f"{_NETWORKS}.workers", "must specify the network range for the worker network")
+        yield required(f"{_NETWORKS}.workers", "give the range of the nodes' subnet, such as 10.250.0.0/19")
     yield from unparsable(*given)
     yield from not_canonical(*given)
     yield from outside(nodes, *given[-1:])
     if networks.id is not None and not _UUID.fullmatch(networks.id):  # OST-I3
         yield invalid(
-            f"{_NETWORKS}.id", networks.id, "if network ID is provided it must be a valid OpenStack UUID"
+            f"{_NETWORKS}.id",
+            networks.id,
+            "is no UUID: copy the ID of the network again",
         )
     if networks.router is not None and not networks.router.id:  # OST-I4
-        yield invalid(f"{_NETWORKS}.router.id", "", "router id must not be empty when router key is provided")
+        yield invalid(f"{_NETWORKS}.router.id", "", "is empty: give it, or remove router")
     if (
         config.floating_pool_subnet_name is not None and networks.router is not None and networks.router.id
     ):  # OST-I2

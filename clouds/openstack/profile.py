@@ -29,12 +29,12 @@ def problems(profile: ProfileSpec) -> Iterator[Problem]:
     yield from _keystone(config)
     for i, server in enumerate(config.dns_servers):  # OST-P3
         if not _is_address(server):
-            yield invalid(f"{_CONFIG}.dnsServers[{i}]", server, "must provide a valid IP")
+            yield invalid(f"{_CONFIG}.dnsServers[{i}]", server, "is no IP address: correct it")
     if config.dhcp_domain == "":
-        yield required(f"{_CONFIG}.dhcpDomain", "must provide a dhcp domain when the key is specified")
+        yield required(f"{_CONFIG}.dhcpDomain", "is empty: give it, or remove the field")
     for i, policy in enumerate(config.server_group_policies):  # OST-P4
         if not policy:
-            yield required(f"{_CONFIG}.serverGroupPolicies[{i}]", "policy cannot be empty")
+            yield required(f"{_CONFIG}.serverGroupPolicies[{i}]", "is empty: remove it")
 
 
 def namespaced_problems(review: ProfileReview) -> Iterator[Problem]:
@@ -43,7 +43,7 @@ def namespaced_problems(review: ProfileReview) -> Iterator[Problem]:
         config = decode(CloudProfileConfig, review.profile.provider_config, _CONFIG)
     head = {name: getattr(config, name) for name in ("api_version", "kind", "machine_images")}
     if config != CloudProfileConfig.model_construct(**head):
-        yield forbidden(_CONFIG, "must only set machineImages: remove the other fields")
+        yield forbidden(_CONFIG, "may set machineImages only: remove the other fields")
     for i, image in enumerate(config.machine_images):
         path = f"{machineimages.IMAGES}[{i}]"
         yield from machineimages.incomplete_image(image, "id", path, regions_required=False)
@@ -56,14 +56,14 @@ def _floating_pools(pools: Sequence[FloatingPool]) -> Iterator[Problem]:
     """OST-P5."""
     path, used = f"{_CONSTRAINTS}.floatingPools", set[tuple[str, str, str]]()
     if not pools:
-        yield required(path, "must provide at least one floating pool")
+        yield required(path, "add one floating pool at least")
     for i, pool in enumerate(pools):
         where = f"{path}[{i}]"
         if not pool.name:
-            yield required(f"{where}.name", "must provide a name")
+            yield required(f"{where}.name", "give a name")
         for name, value in (("region", pool.region), ("domain", pool.domain)):
             if value == "":
-                yield required(f"{where}.{name}", f"must provide a {name} if key is present")
+                yield required(f"{where}.{name}", "is empty: give it, or remove the field")
         if pool.region is not None or pool.domain is not None:
             key = (
                 pool.name,
@@ -80,14 +80,14 @@ def _providers(providers: Sequence[LoadBalancerProvider]) -> Iterator[Problem]:
     """OST-P6."""
     path, used = f"{_CONSTRAINTS}.loadBalancerProviders", set[tuple[str, str]]()
     if not providers:
-        yield required(path, "must provide at least one load balancer provider")
+        yield required(path, "add one load balancer provider at least")
     for i, one in enumerate(providers):
         if not one.name:
-            yield required(f"{path}[{i}].name", "must provide a name")
+            yield required(f"{path}[{i}].name", "give a name")
         if one.region is None:
             continue
         if not one.region:
-            yield required(f"{path}[{i}].region", "must provide a region if key is present")
+            yield required(f"{path}[{i}].region", "is empty: give it, or remove the field")
         if (one.name, one.region) in used:
             yield duplicate(f"{path}[{i}]", one.name)
         used.add((one.name, one.region))
@@ -96,15 +96,15 @@ def _providers(providers: Sequence[LoadBalancerProvider]) -> Iterator[Problem]:
 def _keystone(config: CloudProfileConfig) -> Iterator[Problem]:
     """OST-P2."""
     if not config.keystone_url and not config.keystone_urls:
-        yield required(f"{_CONFIG}.keyStoneURL", "must provide the URL to KeyStone")
+        yield required(f"{_CONFIG}.keyStoneURL", "give the URL of Keystone, or keystoneURLs")
     yield from _certificate(config.keystone_ca_cert, f"{_CONFIG}.caCert")
     used: set[str] = set()
     for i, one in enumerate(config.keystone_urls):
         path = f"{_CONFIG}.keyStoneURLs[{i}]"
         if not one.region:
-            yield required(f"{path}.region", "must provide a region")
+            yield required(f"{path}.region", "name the region")
         if not one.url:
-            yield required(f"{path}.url", "must provide an url")
+            yield required(f"{path}.url", "give the URL of Keystone in the region")
         if one.region in used:
             yield duplicate(f"{path}.region", one.region)
         used.add(one.region)
@@ -119,7 +119,7 @@ def _certificate(text: str | None, path: str) -> Iterator[Problem]:
     try:
         x509.load_pem_x509_certificate(text.encode(errors="replace"))
     except ValueError:
-        yield invalid(path, text[:40], "caCert is not a valid PEM-encoded certificate")
+        yield invalid(path, text[:40], "is no certificate in PEM form: copy it again")
 
 
 def _is_address(text: str) -> bool:

@@ -35,7 +35,7 @@ def problems(review: ShootReview) -> Iterator[Problem]:
         yield from infrastructure.update_problems(old.infrastructure, new.infrastructure)
     yield from _against_profile(old, new, profile, domain, spec.region)
     if spec.networking.nodes is None:  # OST-N1
-        yield required("spec.networking.nodes", "a nodes CIDR must be provided for Openstack shoots")
+        yield required("spec.networking.nodes", "give the range of nodes, such as 10.250.0.0/16")
     yield from families_other_than_ipv4(spec.networking)
     yield from infrastructure.problems(new.infrastructure, spec.networking)
     yield from controlplane.problems(new.control_plane, new.infrastructure, spec.kubernetes.version)
@@ -58,10 +58,10 @@ def _configs(shoot: Shoot, *, strict: bool) -> _Configs:
     """OST-I6."""
     provider, read = shoot.spec.provider, decode if strict else decode_leniently
     if provider.infrastructure_config is None:
-        raise Refused(required(_INFRASTRUCTURE, "infrastructureConfig must be set for OpenStack shoots"))
+        raise Refused(required(_INFRASTRUCTURE, "give an InfrastructureConfig"))
     infra = read(InfrastructureConfig, provider.infrastructure_config, _INFRASTRUCTURE)
     if provider.control_plane_config is None:
-        raise Refused(required(_CONTROL_PLANE, "controlPlaneConfig must be set for OpenStack shoots"))
+        raise Refused(required(_CONTROL_PLANE, "give a ControlPlaneConfig"))
     return _Configs(infra, read(ControlPlaneConfig, provider.control_plane_config, _CONTROL_PLANE))
 
 

@@ -17,7 +17,7 @@ _CAPACITY = ("cpu", "gpu", "memory")
 
 def problems(worker: Worker, profile: CloudProfileConfig, path: str) -> Iterator[Problem]:
     if not worker.zones:  # OST-W6
-        yield required(f"{path}.zones", "at least one zone must be configured")
+        yield required(f"{path}.zones", "name one zone at least")
         return
     volume = worker.volume
     if volume and volume.type is not None and not volume.size:  # OST-W7
@@ -42,12 +42,10 @@ def _server_group(
 ) -> Iterator[Problem]:
     """OST-W1, OST-W2."""
     if not group.policy:
-        yield invalid(path, "", "policy field cannot be empty")
+        yield invalid(path, "", "is empty: name a policy, or remove serverGroup")
     elif group.policy not in profile.server_group_policies:
         known = listing(profile.server_group_policies)
-        yield invalid(
-            path, group.policy, f"no matching server group policy in the CloudProfile: use one of {known}"
-        )
+        yield invalid(path, group.policy, f"is no policy of the CloudProfile: use one of {known}")
     elif group.policy == _AFFINITY and len(worker.zones) > 1:
         yield forbidden(path, f"{_AFFINITY} is for pools in one zone only: remove the other zones")
 
@@ -56,9 +54,9 @@ def _node_template(template: NodeTemplate, path: str) -> Iterator[Problem]:
     """OST-W5."""
     for name in _CAPACITY:
         if name not in template.capacity:
-            yield required(path, f"{name} is a mandatory field")
+            yield required(path, "give all of cpu, gpu and memory, or remove nodeTemplate")
     for name in negative(template.capacity, *_CAPACITY):
-        yield invalid(f"{path}.{name}", template.capacity[name], "must not be negative")
+        yield invalid(f"{path}.{name}", template.capacity[name], "must not be negative: give 0 or more")
 
 
 def _labels(config: WorkerConfig, pool: Mapping[str, str], path: str) -> Iterator[Problem]:

@@ -58,7 +58,7 @@ def test_a_problem_is_shown_with_file_line_object_and_path(tmp_path: Path) -> No
     assert first == (
         f"{file}:{line}: Shoot garden-dev/on-aws: "
         'networks.zones[0].workers: Invalid value: "10.251.0.0/19": '
-        'must be a subset of "networking.nodes" ("10.250.0.0/16")'
+        'must be a subset of "networking.nodes" ("10.250.0.0/16"): move it there'
     )
     assert shown.stderr == "2 objects checked, 2 problems\n"
 
