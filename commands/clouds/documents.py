@@ -19,6 +19,7 @@ from windowbox.models.objects import Json, mapping
 _LARGEST = 32 << 20
 _MOST_VALUES = 500_000
 _DEEPEST = 64
+_DIGITS = 9
 _LEFT_OUT = (
     "",
     "spec",
@@ -27,7 +28,7 @@ _LEFT_OUT = (
     "spec.provider.workers[0]",
 )
 """The parts of a path that real extensions leave out."""
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]|\[([^\]]+)\]")
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d{1,8})\]|\[([^\]]+)\]")
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,10 @@ class Document:
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind} {name}"
 
-    def line(self, path: str) -> int:
-        """The line of the field, or of the innermost part around it that exists."""
-        places = [_place(_place(self.node, before).node, path) for before in _LEFT_OUT]
+    def line(self, *paths: str) -> int:
+        """The line of the field, or of the innermost part around it that exists; the innermost of several."""
+        starts = [_place(self.node, before) for before in _LEFT_OUT]
+        places = [_place(start.node, path) for start in starts for path in paths]
         return max(places, key=lambda place: place.depth).node.start_mark.line + 1
 
 
@@ -149,8 +151,10 @@ def _place(node: yaml.Node, path: str) -> _Place:
 
 def _child(node: yaml.Node, name: str, index: str) -> yaml.Node | None:
     found: yaml.Node | None = None
-    if isinstance(node, yaml.SequenceNode) and index and int(index) < len(node.value):
-        found = node.value[int(index)]
+    if isinstance(node, yaml.SequenceNode):
+        # pydantic writes `zones.0`, Kubernetes `zones[0]`.
+        at = int(index or (name if name.isdecimal() and len(name) < _DIGITS else -1))
+        found = node.value[at] if 0 <= at < len(node.value) else None
     elif isinstance(node, yaml.MappingNode):
         found = next((value for key, value in node.value if key.value == (name or index)), None)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ _GROUPS = {
 """The kinds that are checked."""
 _OF_CLOUD = "provider.shoot.gardener.cloud/"
 """Labels of Secrets that Shoots of a cloud use."""
+_IN_MESSAGE = re.compile(r"([\w.\[\]]+): ([\w.]+) is ")
+_SEARCHED = 2000
+"""Characters of a message: the search takes long in a long name."""
 _NAMED = 20
 """Objects that a summary names."""
 
@@ -125,17 +129,23 @@ def validate(files: tuple[str, ...], output: str) -> None:
         click.echo(json.dumps(_report(result), indent=2))
     else:
         for document, problem in result.problems:
-            where = f"{document.file}:{document.line(problem.path)}"
+            where = f"{document.file}:{_line(document, problem)}"
             click.echo(f"{where}: {document.title}: {problem.message}")
         click.echo("\n".join(_summary(result)), err=True)
     sys.exit(1 if result.problems else 0)
+
+
+def _line(document: Document, problem: Problem) -> int:
+    """The line of the field. Messages about configs that cannot be read name it better than their path."""
+    inner = _IN_MESSAGE.search(problem.message, 0, _SEARCHED)
+    return document.line(problem.path, *([f"{inner[1]}.{inner[2]}"] if inner else []))
 
 
 def _report(result: Result) -> dict[str, object]:
     problems = [
         {
             "file": found.document.file,
-            "line": found.document.line(found.problem.path),
+            "line": _line(found.document, found.problem),
             "kind": found.document.kind,
             "namespace": found.document.namespace,
             "name": found.document.name,

@@ -112,6 +112,8 @@ spec:
     ("missing-entry", "spec.zones[7].name", 5),
     ("nothing-of-it", "networks.zones", 1),
     ("without-spec", "zones[0].name", 6),
+    ("index-as-name", "spec.zones.0.name", 6),
+    ("index-of-many-digits", "spec.zones.99999999999999999999.name", 5),
     ("no-field", "", 1),
 )
 def test_a_line_is_that_of_the_innermost_part_that_exists(path: str, line: int) -> None:

@@ -63,6 +63,18 @@ def test_a_problem_is_shown_with_file_line_object_and_path(tmp_path: Path) -> No
     assert shown.stderr == "2 objects checked, 2 problems\n"
 
 
+@pytest.mark.parametrize("cloud", ["alicloud", "aws", "azure", "gcp", "openstack"])
+def test_an_unknown_field_is_shown_at_its_line(cloud: str, tmp_path: Path) -> None:
+    file = tmp_path / "shoot.yaml"
+    text = (cloudobjects.FOLDER / f"{cloud}.yaml").read_text()
+    start = text.index("workers: 10.250")
+    file.write_text(text[:start] + "wokers" + text[start + len("workers") :])
+    shown = run(file)
+    assert shown.exit_code == 1
+    assert shown.stdout.startswith(f"{file}:{1 + text[:start].count(chr(10))}: ")
+    assert "wokers is unknown" in shown.stdout
+
+
 def test_programs_get_json() -> None:
     objects = example("gcp")
     del provider(shoot_of(objects))["controlPlaneConfig"]["zone"]
