@@ -49,14 +49,16 @@ def changed(object: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-async def cloud_shoot(world: KindWorld, cloud: str, changes: dict[str, Any] | None = None) -> Client:
+async def cloud_shoot(
+    world: KindWorld, cloud: str, changes: dict[str, Any] | None = None, *, name: str = ""
+) -> Client:
     """A Shoot of a cloud, with its Cluster and Secrets; `changes` of the Shoot's spec."""
     given = example(cloud)
     there = world.client(PROVIDER_NAMESPACE)
     await there.namespace_exists()
     await there.secret("machines", kubeconfig=world.kubeconfig())
     spec = changed(given["Shoot"]["spec"], changes or {})
-    shoot = await world.shoot(spec=spec, cloudProfile=given["CloudProfile"])
+    shoot = await world.shoot(name, spec=spec, cloudProfile=given["CloudProfile"])
     data = {name: base64.b64decode(one) for name, one in given["Secret"]["data"].items()}
     await shoot.secret(CLOUDPROVIDER, **data)
     return shoot
@@ -73,6 +75,12 @@ async def infrastructure(shoot: Client, cloud: str, changes: dict[str, Any] | No
         "providerConfig": changed(of_shoot["provider"]["infrastructureConfig"], changes or {}),
     }
     return await shoot.create(INFRASTRUCTURES, "cloud", spec)
+
+
+def config(cloud: str, **fields: Any) -> dict[str, Any]:
+    """A WorkerConfig."""
+    group = f"{cloud}.provider.extensions.gardener.cloud/v1alpha1"
+    return {"apiVersion": group, "kind": "WorkerConfig", **fields}
 
 
 def pools(cloud: str, changes: dict[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -1,19 +1,21 @@
-"""Workers of clouds: their MachineClasses, MachineDeployments and status."""
+"""Workers of clouds: their MachineClasses, MachineDeployments and status, all of them in `clouds/*.yaml`."""
 
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.api.worker import workerobjects
 from tests.support import cloudshoots
 from tests.support.cloudshoots import cloud_shoot, infrastructure
-from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
-from tests.support.rules import rule
+from tests.support.kindworld import Client, KindWorld
 from windowbox.models import refs
 from windowbox.models.objects import Object
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.kindsettings import KindSettings
 
 pytestmark = [
@@ -27,64 +29,86 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-
-async def ready(world: KindWorld, cloud: str, changes: dict[str, Any] | None = None) -> tuple[Client, Object]:
-    """A Shoot of a cloud, and its Worker, once that is ready."""
-    shoot = await cloud_shoot(world, cloud)
-    await infrastructure(shoot, cloud)
-    await cloudshoots.worker(shoot, cloud, changes)
-    async with workerobjects.driven(shoot):
-        return shoot, await shoot.until_ready(refs.WORKERS, "cloud")
+NAME = "cloud"
+WITHOUT_ZONES = {"zoned": False, "networks/zones": None, "networks/workers": "10.250.0.0/16"}
+GOLDENS = Path(__file__).parent / "clouds"
 
 
-@rule("ALL-Z3", "ALL-Z5", "ALL-Z6", "ALL-Z8")
-async def test_a_worker_of_aws_has_classes_of_aws(world: KindWorld) -> None:
-    shoot, worker = await ready(world, "aws")
-    head = {"name": "gardenlinux", "version": "1592.1.0", "architecture": "amd64"}
-    assert worker.status["providerStatus"] == {
-        "apiVersion": "aws.provider.extensions.gardener.cloud/v1alpha1",
-        "kind": "WorkerStatus",
-        "machineImages": [{**head, "ami": "ami-034fd8c3f4026eb39"}],
+async def made(shoot: Client, worker: Object) -> dict[str, Any]:
+    """What a Worker has made and reported, without what API servers add."""
+    classes = await workerobjects.listed(shoot, refs.MACHINE_CLASSES)
+    deployments = await workerobjects.listed(shoot, refs.MACHINE_DEPLOYMENTS)
+    kept = ("provider", "secretRef", "credentialsSecretRef", "nodeTemplate", "providerSpec")
+    return {
+        "status": {name: worker.status[name] for name in ("providerStatus", "machineDeployments")},
+        "classes": {
+            one.name: {
+                "labels": dict(one.labels),
+                **{name: one.raw[name] for name in kept if name in one.raw},
+            }
+            for one in classes
+        },
+        "deployments": {
+            one.name: {
+                "labels": dict(one.labels),
+                **{name: one.spec[name] for name in ("replicas", "strategy", "template")},
+            }
+            for one in deployments
+        },
     }
-    names = [f"{shoot.namespace}-small-z{zone}" for zone in (1, 2)]
-    assert [one["name"] for one in worker.status["machineDeployments"]] == names
 
-    network = worker.spec["infrastructureProviderStatus"]["vpc"]
-    for name, zone in zip(names, "ab", strict=True):
-        deployment = await shoot.get(refs.MACHINE_DEPLOYMENTS, name)
-        assert deployment
-        machine = deployment.spec["template"]["spec"]
-        assert machine["nodeTemplate"]["metadata"]["labels"] == {
-            "topology.ebs.csi.aws.com/zone": f"eu-central-1{zone}",
-            "topology.kubernetes.io/zone": f"eu-central-1{zone}",
-        }
-        made = await shoot.get(refs.MACHINE_CLASSES, machine["class"]["name"])
-        secret = await shoot.get(refs.SECRETS, machine["class"]["name"])
-        assert made
-        assert secret
-        assert base64.b64decode(secret.raw["data"]["userData"]) == cloudshoots.SCRIPT
-        assert made.raw["provider"] == "AWS"
-        assert made.raw["secretRef"] == {"name": made.name, "namespace": shoot.namespace}
-        assert made.raw["credentialsSecretRef"] == {"name": CLOUDPROVIDER, "namespace": shoot.namespace}
-        assert made.labels == {"operatingSystemName": "gardenlinux", "operatingSystemVersion": "1592.1.0"}
-        assert made.raw["nodeTemplate"] == {
-            "architecture": "amd64",
-            "capacity": {"cpu": "2", "gpu": "0", "memory": "8Gi"},
-            "instanceType": "m5.large",
-            "region": "eu-central-1",
-            "zone": f"eu-central-1{zone}",
-        }
-        [subnet] = [
-            one["id"]
-            for one in network["subnets"]
-            if (one["zone"], one["purpose"]) == (f"eu-central-1{zone}", "nodes")
-        ]
-        spec = made.raw["providerSpec"]
-        assert spec["networkInterfaces"] == [
-            {"subnetID": subnet, "securityGroupIDs": [network["securityGroups"][0]["id"]]}
-        ]
-        assert spec["instanceMetadataOptions"] == {"httpPutResponseHopLimit": 2, "httpTokens": "required"}
-    await shoot.delete(refs.WORKERS, "cloud")
+
+@pytest.mark.parametrize(
+    "cloud", [pytest.param(one, id=f"ALL-Z2+ALL-Z3+ALL-Z5+ALL-Z6+ALL-Z8+{one}") for one in CLOUD_TYPES]
+)
+async def test_a_worker_makes_what_its_cloud_asks_for(world: KindWorld, cloud: str) -> None:
+    shoot = await cloud_shoot(world, cloud, name=f"shoot--t--{cloud}")
+    await infrastructure(shoot, cloud)
+    await cloudshoots.worker(shoot, cloud)
     async with workerobjects.driven(shoot):
-        await shoot.until_gone(refs.WORKERS, "cloud")
+        worker = await shoot.until_ready(refs.WORKERS, NAME)
+        found = await made(shoot, worker)
+        assert found == yaml.safe_load((GOLDENS / f"{cloud}.yaml").read_text())
+        for name in found["classes"]:
+            secret = await shoot.get(refs.SECRETS, name)
+            assert secret
+            assert base64.b64decode(secret.raw["data"]["userData"]) == cloudshoots.SCRIPT
+        await shoot.delete(refs.WORKERS, NAME)
+        await shoot.until_gone(refs.WORKERS, NAME)
     assert await workerobjects.names(shoot, refs.MACHINE_CLASSES) == []
+
+
+@pytest.mark.parametrize(
+    ("cloud", "network", "with_group", "field"),
+    [
+        pytest.param(
+            "openstack",
+            {},
+            {"0/providerConfig": cloudshoots.config("openstack", serverGroup={"policy": "anti-affinity"})},
+            "serverGroupDependencies",
+            id="OST-W8+OST-W9",
+        ),
+        pytest.param("azure", WITHOUT_ZONES, {"0/zones": None}, "vmoDependencies", id="AZU-W5"),
+    ],
+)
+async def test_what_a_pool_as_a_whole_has_is_made_once_and_goes_with_it(
+    world: KindWorld, cloud: str, network: dict[str, Any], with_group: dict[str, Any], field: str
+) -> None:
+    shoot = await cloud_shoot(world, cloud)
+    await infrastructure(shoot, cloud, network)
+    await cloudshoots.worker(shoot, cloud, with_group)
+    async with workerobjects.driven(shoot):
+        first = (await shoot.until_ready(refs.WORKERS, NAME)).status["providerStatus"][field]
+        assert [one["poolName"] for one in first] == ["small"]
+        spec = await cloudshoots.worker_spec(shoot, cloud, with_group)
+        [asked] = spec["pools"]
+        other = {**asked, "name": "other"}
+        await shoot.ask(refs.WORKERS, NAME, spec={**spec, "pools": [asked, other]})
+        both = (await shoot.until_ready(refs.WORKERS, NAME)).status["providerStatus"][field]
+        assert both[0] == first[0]
+        assert both[1]["poolName"] == "other"
+        assert len({one[name] for one in both for name in ("id", "name")}) == 4
+        await shoot.ask(refs.WORKERS, NAME, spec={**spec, "pools": [asked]})
+        assert (await shoot.until_ready(refs.WORKERS, NAME)).status["providerStatus"][field] == first
+        await shoot.ask(refs.WORKERS, NAME, spec={**spec, "pools": []})
+        assert field not in (await shoot.until_ready(refs.WORKERS, NAME)).status["providerStatus"]

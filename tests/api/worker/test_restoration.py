@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import pytest
@@ -10,55 +9,16 @@ import pytest
 from tests.api.infrastructure.infrastructures import says
 from tests.api.worker import workerobjects
 from tests.api.worker.workerobjects import NAME
-from tests.support.kindworld import Client, KindWorld
+from tests.support.kindworld import KindWorld
 from tests.support.rules import rule
 from tests.support.workerexample import pool, saved_state
-from windowbox.errors import WindowboxError
 from windowbox.models import refs
 from windowbox.models.extensions import OPERATION
-from windowbox.models.objects import Object
 
 pytestmark = [
     pytest.mark.serves("worker", "machinedeployment", "machineset"),
     pytest.mark.asyncio(loop_scope="module"),
 ]
-
-KEPT = ("name", "namespace", "labels", "annotations")
-
-
-def saved(found: Object, **metadata: Any) -> dict[str, Any]:
-    """An object as gardenlet saves it: without owners, status and uid."""
-    kept = {name: value for name, value in found.metadata.items() if name in KEPT}
-    return {"metadata": {**kept, **metadata}, "spec": dict(found.spec)}
-
-
-async def state(shoot: Client) -> dict[str, Any]:
-    """The machines of a Shoot as gardenlet saves them."""
-    content: dict[str, Any] = {}
-    for found in await workerobjects.listed(shoot, refs.MACHINE_DEPLOYMENTS):
-        mine = {"name": found.name}
-        sets = [
-            one
-            for one in await workerobjects.listed(shoot, refs.MACHINE_SETS)
-            if one.name.startswith(found.name)
-        ]
-        content[found.name] = {
-            "replicas": found.spec["replicas"],
-            "machineSets": [saved(one, labels=mine) for one in sets],
-            "machines": [saved(one) for one in await workerobjects.listed(shoot, refs.MACHINES, **mine)],
-        }
-    return saved_state(content)
-
-
-async def forget_machines(shoot: Client) -> None:
-    """Remove a Worker and its machine objects, as gardenlet does on the old seed."""
-    await shoot.kube.delete(refs.WORKERS, shoot.namespace, NAME)
-    for kind in (refs.MACHINE_DEPLOYMENTS, refs.MACHINE_SETS, refs.MACHINES, refs.MACHINE_CLASSES):
-        for one in await workerobjects.listed(shoot, kind):
-            with contextlib.suppress(WindowboxError):  # the garbage collector may have been faster
-                await shoot.delete(kind, one.name)
-                await shoot.merge(kind, one.name, {"metadata": {"finalizers": None}})
-    await shoot.until_gone(refs.WORKERS, NAME)
 
 
 @rule("A5-R3", "A5-R4", "A15-R4", "A2-R1", "A2-R11")
@@ -71,7 +31,7 @@ async def test_machines_survive_the_migration_of_their_worker(world: KindWorld) 
             refs.MACHINE_DEPLOYMENTS, workerobjects.deployment(shoot), {"spec": {"replicas": 3}}
         )
         await workerobjects.until_deployed(shoot, lambda found: found.status.get("availableReplicas") == 3)
-        kept, machines = await state(shoot), await workerobjects.names(shoot, refs.MACHINES)
+        kept, machines = await workerobjects.state(shoot), await workerobjects.names(shoot, refs.MACHINES)
         sets = await workerobjects.names(shoot, refs.MACHINE_SETS)
         assert (len(machines), len(sets)) == (3, 2)
         await shoot.ask(refs.WORKERS, NAME, "migrate")
@@ -80,7 +40,7 @@ async def test_machines_survive_the_migration_of_their_worker(world: KindWorld) 
         assert await workerobjects.names(shoot, refs.MACHINES) == machines
 
         # The other seed: the same namespace, emptied.
-        await forget_machines(shoot)
+        await workerobjects.forget_machines(shoot)
         await world.quiet()
         await workerobjects.create(shoot, small, operation="wait-for-state")
         await shoot.merge(refs.WORKERS, NAME, {"status": {"state": kept}}, part="status")

@@ -10,14 +10,24 @@ from tests.api.bastion.bastions import cloud_profile
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
 from tests.support.machinedriver import SimulatedDriver
 from tests.support.running import running
-from windowbox.errors import Conflict
+from tests.support.workerexample import saved_state
+from windowbox.errors import Conflict, WindowboxError
 from windowbox.models.objects import Object
-from windowbox.models.refs import DEPLOYMENTS, MACHINE_DEPLOYMENTS, MACHINE_SETS, WORKERS, Resource
+from windowbox.models.refs import (
+    DEPLOYMENTS,
+    MACHINE_CLASSES,
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
+    MACHINES,
+    WORKERS,
+    Resource,
+)
 from workers.core.owned.manifests import manifest
 from workers.machines import facts
 
 NAME = "demo"
 IMAGE = "registry.local/node:v1.0.0"
+_KEPT = ("name", "namespace", "labels", "annotations")
 SCRIPT = b"#!/bin/bash\necho <<MACHINE_NAME>>\n"
 
 
@@ -106,3 +116,34 @@ async def deploy_manager(shoot: Client) -> str:
     body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
     await shoot.kube.create(DEPLOYMENTS, shoot.namespace, body)
     return name
+
+
+def _saved(found: Object, **metadata: Any) -> dict[str, Any]:
+    """An object as gardenlet saves it: without owners, status and uid."""
+    kept = {name: value for name, value in found.metadata.items() if name in _KEPT}
+    return {"metadata": {**kept, **metadata}, "spec": dict(found.spec)}
+
+
+async def state(shoot: Client) -> dict[str, Any]:
+    """The machines of a Shoot as gardenlet saves them."""
+    content: dict[str, Any] = {}
+    for found in await listed(shoot, MACHINE_DEPLOYMENTS):
+        mine = {"name": found.name}
+        sets = [one for one in await listed(shoot, MACHINE_SETS) if one.name.startswith(found.name)]
+        content[found.name] = {
+            "replicas": found.spec["replicas"],
+            "machineSets": [_saved(one, labels=mine) for one in sets],
+            "machines": [_saved(one) for one in await listed(shoot, MACHINES, **mine)],
+        }
+    return saved_state(content)
+
+
+async def forget_machines(shoot: Client, worker: str = NAME) -> None:
+    """Remove a Worker and its machine objects, as gardenlet does on the old seed."""
+    await shoot.kube.delete(WORKERS, shoot.namespace, worker)
+    for kind in (MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, MACHINE_CLASSES):
+        for one in await listed(shoot, kind):
+            with contextlib.suppress(WindowboxError):  # the garbage collector may have been faster
+                await shoot.delete(kind, one.name)
+                await shoot.merge(kind, one.name, {"metadata": {"finalizers": None}})
+    await shoot.until_gone(WORKERS, worker)

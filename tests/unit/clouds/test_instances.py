@@ -10,8 +10,9 @@ from clouds import table
 from clouds.frame import machineclasses
 from clouds.frame.machineclasses import Instance, Machine, Machines, Planned
 from tests.support.rules import rule
-from tests.unit.clouds.machinepools import CLOUDS, NAMESPACE, Given, config, given, pool_of, site_of
+from tests.unit.clouds.machinepools import CLOUDS, NAMESPACE, SECRET, Given, config, given, pool_of, site_of
 
+ROTATED = "2026-08-21T10:00:00Z"
 _CREDENTIALS = {"project": "my-project", "subscription": "00000000-0000-0000-0000-000000000001"}
 _ZONED = {"infrastructure/zoned": True, "pool/zones": ["1", "2"]}
 _FAULT_DOMAINS = "profile/countFaultDomains/0/count"
@@ -202,3 +203,21 @@ def test_a_class_of_any_form_is_no_crash(cloud: str, spec: dict[str, Any]) -> No
     found = machines_of(cloud).instance(spec, {"zone": {}}, Machine("x", "y", {}))
 
     assert (found.image, found.region) == ("", "")
+
+
+@pytest.mark.parametrize("cloud", [pytest.param(one, id=f"A7+{one}-in-place") for one in CLOUDS])
+def test_what_updates_in_place_bring_changes_the_class_of_such_pools_only(cloud: str) -> None:
+    newer = {
+        "shoot/status": {
+            "credentials": {"rotation": {"certificateAuthorities": {"lastInitiationTime": ROTATED}}}
+        }
+    }
+    agent = {"pool/nodeAgentSecretName": SECRET}
+    in_place = {**agent, "pool/updateStrategy": "AutoInPlaceUpdate"}
+
+    def name(*changes: Given) -> str:
+        return planned(cloud, *changes).groups[0].class_name
+
+    assert name(agent) == name(agent, newer)
+    assert name(in_place) != name(in_place, newer)
+    assert name(in_place) != name(agent)

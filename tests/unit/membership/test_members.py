@@ -293,6 +293,13 @@ def test_secrets_of_other_providers_are_ignored(kind: Resource) -> None:
     assert secret_of(ObjectRef(RUNTIME, kind.id, "a", "local"), Object({"spec": spec})) is None
 
 
+@pytest.mark.parametrize(("provider", "secret"), [("local", HERE), ("AWS", None), (None, None)])
+def test_a_machine_class_of_a_cloud_names_no_cluster(provider: str | None, secret: SecretKey | None) -> None:
+    ref = ObjectRef(RUNTIME, refs.MACHINE_CLASSES.id, "a", "small")
+    given = {"provider": provider, "credentialsSecretRef": {"name": "cloudprovider", "namespace": "a"}}
+    assert secret_of(ref, Object(given)) == secret
+
+
 async def hang() -> None:
     await asyncio.Event().wait()
 

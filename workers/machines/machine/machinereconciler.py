@@ -138,8 +138,9 @@ class MachineReconciler:
                 if pod is None and pending > _UNSEEN:
                     await self._creation.ensure(run)
                 timeout = machinespecs.timeouts(run.machine, self._settings).creation
-                if (run.now - state.created).total_seconds() <= timeout:
-                    again = max(_UNSEEN - pending, 0.0) + 1.0
+                left = timeout - (run.now - state.created).total_seconds()
+                if left >= 0:
+                    again = min(max(_UNSEEN - pending, 0.0) + 1.0, left + 0.05)
                     raise Waiting("waiting for the Pod to be seen", retry_after=again)
         if shoot is not None:
             return await self._joining.follow(run, shoot, pod)
