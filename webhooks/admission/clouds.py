@@ -1,13 +1,15 @@
-"""Objects of other types of provider than `local`. The rules of a cloud are loaded with its first review."""
+"""Objects of other types of provider than `local`.
+
+What clouds share, and the rules of each, are imported with the first review: most processes have none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from clouds import table
-from clouds.frame import admission
-from clouds.frame.cloud import Cloud, Lookup
 from webhooks import review as reviews
 from webhooks.review import Context, Denied, Review, Webhook
 from webhooks.shapes import put
@@ -24,6 +26,9 @@ from windowbox.models.refs import (
 )
 from windowbox.models.webhooks import Registration
 
+if TYPE_CHECKING:
+    from clouds.frame.cloud import Lookup
+
 _LONGEST_NAME = 253
 _READ = {
     one.kind: one
@@ -34,6 +39,8 @@ _READ = {
 
 def validate(type_: str, review: Review, context: Context) -> None:
     """Deny with all problems of the object at once, as far as its cloud looks."""
+    from clouds.frame import admission
+
     about, find = review.kind.lower(), _finding(context)
     found = admission.problems(table.cloud(type_), about, review.object, review.old_object, find)
     if found:
@@ -42,18 +49,16 @@ def validate(type_: str, review: Review, context: Context) -> None:
 
 def change(type_: str, review: Review, context: Context) -> Json | None:
     """The Shoot as its cloud wants it, or the NamespacedCloudProfile with a merged config in its status."""
+    from clouds.frame import admission
+
     cloud = table.cloud(type_)
     try:
         if review.kind == "Shoot":
             return admission.mutated(cloud, review.object, review.old_object, _finding(context))
-        return _with_merged_status(cloud, review.object)
+        config = admission.merged_config(cloud, review.object)
+        return config and put(review.object, config, "status", "cloudProfileSpec", "providerConfig")
     except Malformed as error:
         raise Denied(str(error)) from error
-
-
-def _with_merged_status(cloud: Cloud, profile: Json) -> Json | None:
-    config = admission.merged_config(cloud, profile)
-    return config and put(profile, config, "status", "cloudProfileSpec", "providerConfig")
 
 
 def _finding(context: Context) -> Lookup:
