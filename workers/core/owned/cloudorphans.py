@@ -69,16 +69,19 @@ class CloudOrphans:
             await asyncio.sleep(self._grace)
             self._due.clear()
             try:
-                await self._check()
+                complete = await self._check()
             except WindowboxError as error:
                 logger.info("orphans in inventories of clouds are looked for later: %s", error)
+                complete = False
+            if not complete:
                 asyncio.get_running_loop().call_later(_AGAIN, self._due.set)
 
-    async def _check(self) -> None:
-        kept: set[ObjectRef] = set()
-        orphans: list[tuple[str, Maker]] = []
+    async def _check(self) -> bool:
+        """Whether all that was found could be handled."""
         # Read before the Shoots: whoever claims an object is known before.
-        claims, owners = [one async for one in self._accounts.claims()], set[str]()
+        claims = [one async for one in self._accounts.claims()]
+        owners, kept, unreached = set[str](), set[ObjectRef](), set[str]()
+        orphans: list[tuple[str, Maker]] = []
         async for owner, estate in self._accounts.estates():
             owners.add(owner)
             if (maker := estate.made_by) is not None:
@@ -86,18 +89,13 @@ class CloudOrphans:
                 if maker.ref.cluster in self._view.listed and self._view.get(maker.ref) is None:
                     orphans.append((owner, maker))
         for owner, maker in orphans:
-            kube = await self._clusters.get(maker.ref.cluster)
-            if await kube.find(INFRASTRUCTURES, maker.ref.namespace, maker.ref.name) is not None:
+            if maker.ref.cluster in unreached:
                 continue
             try:
-                await self._accounts.clean_up(owner, maker)
-            except Conflict:
-                # Perhaps a new Infrastructure of the name has taken it over, and has lost a claim.
-                await self._renew(maker.ref)
-                self._due.set()
-                continue
-            metrics.orphans.labels("infrastructure").inc()
-            logger.warning("the cloud of %s was made for %s, which is gone: removed", owner, maker.ref)
+                await self._remove(owner, maker)
+            except WindowboxError as error:
+                logger.info("the cloud of %s has no owner, and cannot be removed: %s", owner, error)
+                unreached.add(maker.ref.cluster)
         owners |= {ref.namespace for ref, _ in self._view.items()}  # those that the bus has lost
         for account, one in claims:
             if one.used_by.partition("/")[0] not in owners:  # a machine of a Shoot is SHOOT/MACHINE
@@ -105,6 +103,20 @@ class CloudOrphans:
         for ref, has_objects in self._view.items():
             if has_objects and ref not in kept:
                 await self._renew(ref)
+        return not unreached
+
+    async def _remove(self, owner: str, maker: Maker) -> None:
+        kube = await self._clusters.get(maker.ref.cluster)
+        if await kube.find(INFRASTRUCTURES, maker.ref.namespace, maker.ref.name) is not None:
+            return
+        try:
+            await self._accounts.clean_up(owner, maker)
+        except Conflict:
+            # Perhaps a new Infrastructure of the name has taken it over, and has lost a claim.
+            await self._renew(maker.ref)
+            raise
+        metrics.orphans.labels("infrastructure").inc()
+        logger.warning("the cloud of %s was made for %s, which is gone: removed", owner, maker.ref)
 
     async def _renew(self, ref: ObjectRef) -> None:
         await self._queue.wish(subjects.key(ref), Wish(reason=Reason.DRIFT))
