@@ -142,7 +142,9 @@ def clouds_page(text: str) -> str:
     for type_ in table.TYPES:
         of = table.balancers(type_)
         assert of
-        lines += [f"**{type_}**: without annotations, {of.says}.", ""]
+        source = " In the cloud, nodes see the client's address." if of.usual.keeps_source else ""
+        usual = f"**{type_}**: without annotations, {of.says}.{source}"
+        lines += [*textwrap.wrap(usual, _WIDTH, break_on_hyphens=False), ""]
         lines += ["| annotation | what clients see |", "|---|---|"] if of.annotations else []
         lines += [f"| `{one.name}` | {one.effect} |" for one in of.annotations]
         lines += [f"| `spec.loadBalancerClass: {name}` | {one.effect} |" for name, one in of.classes.items()]

@@ -94,12 +94,13 @@ def _short(name: str) -> str:
 
 BALANCERS = Balancers(
     usual=Balancer(kind=_CLASSIC, families=("IPv4",)),
-    says="a Classic Load Balancer with a host name, IPv4 only, open to all; Pods see a node's address",
+    says="a Classic Load Balancer with a host name, IPv4 only, open to all",
     annotations=(
         Annotation(
             f"{_PREFIX}type",
             choice({"nlb": _IS_NETWORK, "external": _BY_CONTROLLER}),
-            "a Network Load Balancer; of type `external` an internal one, unless the scheme says otherwise",
+            "a Network Load Balancer: in the cloud, nodes see the client's address. Of type `external` an "
+            "internal one, unless the scheme says otherwise",
             "AWS-X4",
         ),
         Annotation(

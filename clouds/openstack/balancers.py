@@ -65,8 +65,7 @@ def _finish(found: Balancer, service: Object, facts: CloudFacts) -> Balancer:
 
 BALANCERS = Balancers(
     usual=Balancer(first_family_only=True),
-    says="an address of the Service's first family, from the range of the Shoot's default class; Pods see a "
-    "node's address",
+    says="an address of the Service's first family, from the range of the Shoot's default class",
     annotations=(
         Annotation(
             "service.beta.kubernetes.io/openstack-internal-load-balancer",

@@ -296,6 +296,16 @@ async def test_dual_stack_is_another_load_balancer_before_the_same_backends(worl
     assert await heard(v6, v6) == HELLO
     assert await world.resolved(before) == (v4,)
 
+    # A record deleted by hand comes back with the next change.
+    await world.nameserver.delete(ZONE, RecordKey(after, "A"))
+    async with world.api("aws") as api:
+        await api.merge(SERVICES, "default", "dual", {"metadata": {"annotations": {"any": "change"}}})
+
+    async def back() -> bool:
+        return await world.resolved(after) == (v4,)
+
+    await eventually(back)
+
     async with world.api("aws") as api:
         await api.delete(SERVICES, "default", "dual")
         await eventually(lambda: world.gone("aws", "dual"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.cases import cases
+from windowbox.clients.nameserver import Nameserver
+from windowbox.settings.dnssettings import DnsSettings
 from workers.loadbalancer.service import servicenames
 from workers.loadbalancer.spec import hostnames
 
@@ -44,3 +46,19 @@ def test_a_former_name_leads_to_the_service_or_nowhere(
 ) -> None:
     """Its address may be another tenant's by now."""
     assert servicenames.former(before, named(0), addresses) == servicenames.Former(kept, removed)
+
+
+@cases(
+    "name zone",
+    ("inner", "web.elb.example.com", "elb.example.com"),
+    ("outer", "web.example.com", "example.com"),
+    ("apex", "example.com", "example.com"),
+    ("other", "web.badexample.com", ""),
+    ("keyed-by-records", "web.keyed.test", ""),
+)
+def test_a_name_is_in_the_smallest_zone_around_it(name: str, zone: str) -> None:
+    zones: list[dict[str, Any]] = [
+        {"name": one, "servers": ["127.0.0.1"]} for one in ("example.com", "elb.example.com")
+    ]
+    zones.append({"name": "keyed.test", "servers": ["127.0.0.1"], "key_from_record": True})
+    assert Nameserver(DnsSettings.model_validate({"zones": zones})).zone_around(name) == zone

@@ -278,7 +278,7 @@ class ServiceReconciler:
         if serving and name:
             records = servicenames.records(given.addresses)
             known = before.get(name)
-            if known is None or known["records"] != records or seen.request.wish.reason == Reason.START:
+            if known is None or known["records"] != records or seen.request.wish.changed:
                 request = {"do": "publish", "name": name, "values": list(records.values())}
                 args = (seen.ref, serving.uid, name, records)
                 zone = await call("dns", request, self._doors.publish, *args, effect=True)
