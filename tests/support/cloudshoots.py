@@ -30,7 +30,7 @@ def example(cloud: str) -> dict[str, Any]:
 
 @cache
 def _read(cloud: str) -> dict[str, Any]:
-    text = (files("sandbox.shipped") / "clouds" / f"{cloud}.yaml").read_text()
+    text = (files("sandbox.shipped") / "examples" / "clouds" / f"{cloud}.yaml").read_text()
     return {one["kind"]: one for one in yaml.safe_load_all(text)}
 
 

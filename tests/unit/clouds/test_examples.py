@@ -34,7 +34,7 @@ def test_flow_logs_have_a_field(logs: dict[str, Any], problems: set[tuple[str, s
 @cases(
     "zone types",
     ("GCP-C3-with-a-pool", "europe-west1-b", []),
-    ("GCP-C3-without-a-pool", "europe-west1-c", ["Invalid"]),
+    ("GCP-C3-without-a-pool", "europe-west1-d", ["Invalid"]),
     ("GCP-C3-of-another-region", "europe-west4-a", ["NotSupported", "Invalid"]),
 )
 def test_the_zone_of_a_control_plane_has_a_pool(zone: str, types: list[str]) -> None:

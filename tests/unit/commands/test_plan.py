@@ -62,8 +62,8 @@ def test_each_effect_has_field_values_pools_and_reason(update: Callable[..., Pat
         "Shoot garden-dev/on-aws (aws):",
         "  cannot be taken back: spec.kubernetes.version",
         "    the way back is refused: Forbidden: a version cannot be lowered: leave it at 1.32.1",
-        "  nodes are rolled: spec.kubernetes.version: 1.31.2 → 1.32.1",
-        "    pool pool; it counts in the hash that names the MachineClasses (ALL-Z4)",
+        "  nodes are rolled: spec.kubernetes.version: 1.31.1 → 1.32.1",
+        "    pool small; it counts in the hash that names the MachineClasses (ALL-Z4)",
     ]
 
 
@@ -80,11 +80,11 @@ def test_programs_get_json(update: Callable[..., Path]) -> None:
     assert one["effects"][1] == {
         "kind": "rolls",
         "path": "spec.kubernetes.version",
-        "old": "1.31.2",
+        "old": "1.31.1",
         "new": "1.32.1",
         "why": "it counts in the hash that names the MachineClasses",
         "rule": "ALL-Z4",
-        "pools": ["pool"],
+        "pools": ["small"],
     }
 
 

@@ -34,7 +34,7 @@ def shoot_of(objects: Objects) -> dict[str, Any]:
 def test_good_objects_of_all_clouds_are_accepted_together() -> None:
     shown = run(*sorted(cloudobjects.FOLDER.glob("*.yaml")))
     assert (shown.exit_code, shown.stdout) == (0, "")
-    assert shown.stderr == "18 objects checked, 0 problems\n"
+    assert shown.stderr == "24 objects checked, 0 problems\n"
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
@@ -60,7 +60,7 @@ def test_a_problem_is_shown_with_file_line_object_and_path(tmp_path: Path) -> No
         'networks.zones[0].workers: Invalid value: "10.251.0.0/19": '
         'must be a subset of "networking.nodes" ("10.250.0.0/16"): move it there'
     )
-    assert shown.stderr == "2 objects checked, 2 problems\n"
+    assert shown.stderr == "4 objects checked, 4 problems\n"
 
 
 @pytest.mark.parametrize("cloud", ["alicloud", "aws", "azure", "gcp", "openstack"])
@@ -84,7 +84,7 @@ def test_programs_get_json() -> None:
     assert shown.exit_code == 1
     report = json.loads(shown.stdout)
     assert {key: report[key] for key in ("checked", "skipped", "missing")} == {
-        "checked": 2,
+        "checked": 4,
         "skipped": [
             {
                 "object": "Shoot on-local",
@@ -106,7 +106,7 @@ def test_accepted_objects_end_with_zero(output: str) -> None:
 
 
 def test_lists_and_files_find_each_other(tmp_path: Path) -> None:
-    profile, shoot = example("azure")
+    profile, shoot = (cloudobjects.one("azure", kind) for kind in ("CloudProfile", "Shoot"))
     (tmp_path / "profile.yaml").write_bytes(dumped({"kind": "List", "items": [profile]}))
     (tmp_path / "shoot.json").write_text(json.dumps({"kind": "ShootList", "items": [shoot, shoot]}))
     shown = run(tmp_path / "shoot.json", tmp_path / "profile.yaml")
