@@ -239,7 +239,8 @@ def _shared_objects(site: Site, config: InfrastructureConfig, data: dict[str, st
 
     if vpc.id is None:
         yield made("dhcp-options", "DHCPOptions")
-        yield made("vpc", "VPC", cidr=vpc.cidr, ipv6CidrBlock=data.get("VPCIPv6CidrBlock"))
+        ipv6 = {"ipv6CidrBlock": data["VPCIPv6CidrBlock"]} if "VPCIPv6CidrBlock" in data else {}
+        yield made("vpc", "VPC", cidr=vpc.cidr, **ipv6)
         yield made("security-group", "DefaultSecurityGroup", "default")
         yield made("internet-gateway", "InternetGateway")
     if "EgressOnlyInternetGateway" in data and vpc.id is None:
