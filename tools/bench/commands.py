@@ -77,6 +77,17 @@ def _run(output: str, measurement: Coroutine[Any, Any, Report]) -> None:
     report.show(output)
 
 
+@bench.command(short_help="Infrastructures of clouds beside those of type local.")
+@_count("local", 100, "Infrastructures of type local.", "--local")
+@_count("of_each", 100, "Infrastructures of each cloud.", "--each")
+@output_option
+def clouds(local: int, of_each: int, output: str) -> None:
+    """Create Infrastructures of type local alone, then beside those of six clouds, all at once."""
+    from tools.bench.clouds import crowd
+
+    _run(output, crowd.measure(local, of_each))
+
+
 @bench.command(short_help="DNSRecords: from the API to DNS and back.")
 @_count("count", 1000, "How many records.")
 @_seconds("--idle", 30.0, "Seconds to measure idleness.")
