@@ -20,6 +20,7 @@ from sandbox.shoots.chain import State
 from sandbox.shoots.creation import Sandbox
 from windowbox.errors import Missing, Unreachable
 from windowbox.settings import settings
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 
 _MOST = 20
 _REFRESH = 0.5
@@ -46,21 +47,30 @@ def shoot() -> None:
     epilog="\b\nExamples:\n"
     "  windowbox shoot create one\n"
     "  windowbox shoot create one --workers 5\n"
+    "  windowbox shoot create two --cloud aws\n"
     '  kubectl --kubeconfig "$(windowbox shoot kubeconfig one)" get nodes',
 )
 @_shoot_argument
 @click.option(
     "--workers", type=click.IntRange(1, _MOST), default=2, show_default=True, help="How many machines."
 )
+@click.option(
+    "--cloud",
+    type=click.Choice(["local", *CLOUD_TYPES]),
+    default="local",
+    show_default=True,
+    help="Its type. windowbox plays clouds: nothing outside this machine is asked.",
+)
 @name_option
-def create(shoot_name: str, workers: int, name: str | None) -> None:
+def create(shoot_name: str, workers: int, cloud: str, name: str | None) -> None:
     """Create a Shoot, and wait until all its machines are Ready nodes."""
     sandbox = _sandbox(name)
     records.check_new(sandbox.folder, shoot_name)
-    click.echo(f"Creating the shoot {shoot_name!r} with {workers} machines")
+    of_cloud = "" if cloud == "local" else f" of type {cloud}"
+    click.echo(f"Creating the shoot {shoot_name!r}{of_cloud} with {workers} machines")
     option = _option(name)
     try:
-        creation.create(sandbox, shoot_name, workers, Progress(click.echo), say)
+        creation.create(sandbox, shoot_name, workers, Progress(click.echo), say, cloud if of_cloud else "")
     except Unreachable:
         click.echo(f"To start over: `windowbox shoot delete {shoot_name}{option}`", err=True)
         raise

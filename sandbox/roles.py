@@ -22,6 +22,7 @@ from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.certificates import Pair
 from sandbox.servers.zoneserver import Key
 from windowbox.rights import rbac
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 
 COMMANDS = {
     "runner": ["run"],
@@ -162,9 +163,15 @@ def _kinds(around: Surroundings) -> dict[str, Any]:
             "balancers": host,
             "dns": host,
         }
+    clouds = {
+        "types": list(CLOUD_TYPES),
+        "provider": f"{manifests.SYSTEM_NAMESPACE}/{manifests.CLOUDS_SECRET}",
+        "image": images.MACHINE_OF_CLOUDS,
+    }
     overwrite = around.folder / "images.yaml"
     files.write(overwrite, yaml.safe_dump({"images": _IMAGES}))
     return {
+        "clouds": clouds,
         "images": {"overwrite": str(overwrite)},
         "infrastructure": networks,
         "backup": {"root": str(backups(around.folder))},

@@ -162,7 +162,7 @@ def show(scene: Scene, making: Making) -> None:
     say_traces(", ".join(deletion.remains(sandbox, shoot)))
 
 
-def write_volume(sandbox: Sandbox, shoot: Shoot, done: Callable[[str], None]) -> None:
+def write_volume(sandbox: Sandbox, shoot: Shoot, done: Callable[[str], None], size: str = "1Mi") -> None:
     """Have a Pod write to a PersistentVolume; `done` is called then."""
     container = {
         "name": "writer",
@@ -171,7 +171,7 @@ def write_volume(sandbox: Sandbox, shoot: Shoot, done: Callable[[str], None]) ->
         "volumeMounts": [{"name": NAME, "mountPath": f"/{NAME}"}],
     }
     volume = {"name": NAME, "persistentVolumeClaim": {"claimName": NAME}}
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     pod = {"restartPolicy": "Never", "containers": [container], "volumes": [volume]}
     api, base = from_kubeconfig(records.kubeconfig(sandbox.folder, shoot.name)), "/api/v1/namespaces/default"
     for kind, plural, spec in (

@@ -142,14 +142,25 @@ def _image() -> Image:
     )
     name = f"{_NAME}:{_digest(image, provisioner)}"
     return dataclasses.replace(
-        image, name=name, aliases=tuple(of_version(name, version) for version in VERSIONS)
+        image,
+        name=name,
+        aliases=(*(of_version(name, version) for version in VERSIONS), images.MACHINE_OF_CLOUDS),
     )
 
 
 def _digest(image: Image, provisioner: Path) -> str:
     """A digest of every file of the image; of programs, only the size and time are read."""
     digest = hashlib.sha256(
-        repr((image.name, VERSIONS, image.entrypoint, sorted(image.links.items()), image.folders)).encode()
+        repr(
+            (
+                image.name,
+                VERSIONS,
+                images.MACHINE_OF_CLOUDS,
+                image.entrypoint,
+                sorted(image.links.items()),
+                image.folders,
+            )
+        ).encode()
     )
     for name, source in sorted({**image.files, PROVISIONER: provisioner}.items()):
         if isinstance(source, Path) and source.parent != shipped.MACHINE:

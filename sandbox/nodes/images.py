@@ -20,6 +20,8 @@ from windowbox.errors import Missing
 
 _LIBRARY = re.compile(r"(/\S+) \(0x")
 PROVISIONER = "windowbox.local/local-path-provisioner:1"
+MACHINE_OF_CLOUDS = "windowbox.local/machine:clouds"
+"""The machine image under one more name: the images of clouds have names of the cloud."""
 PAUSE, BUSYBOX, ECHO = (f"windowbox.local/{name}:1" for name in ("pause", "busybox", "echo"))
 
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"

@@ -15,6 +15,8 @@ from windowbox.rights import rbac, webhookconfigurations
 
 SYSTEM_NAMESPACE = "windowbox-system"
 """For windowbox's own objects, such as the Lease of the heartbeat."""
+CLOUDS_SECRET = "clouds"
+"""There: the kubeconfig of the cluster where machines of clouds run."""
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

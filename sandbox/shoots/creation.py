@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from sandbox.programs import obtain
 from sandbox.progress import Progress
 from sandbox.servers import kubeconfigs, manifests, ranges, resourcemanager
 from sandbox.servers.apiserver import ApiServer, from_kubeconfig, is_ready
-from sandbox.shoots import records, shootmanifests, waiting
+from sandbox.shoots import cloudmanifests, records, shootmanifests, waiting
 from sandbox.shoots.records import Shoot
 from sandbox.state import State
 from windowbox.errors import Refused, Unreachable
@@ -82,23 +82,27 @@ def detached(folder: Path, state: State) -> Sandbox:
     return Sandbox(folder.absolute(), notify)
 
 
-def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: Say) -> Shoot:
-    """Create the Shoot `name`, and wait until all its machines are Ready nodes."""
+def create(
+    sandbox: Sandbox, name: str, machines: int, progress: Progress, say: Say, cloud: str = ""
+) -> Shoot:
+    """Create the Shoot `name`, and wait until all its machines are Ready nodes. `cloud` is its type."""
     began = time.monotonic()
 
     def done(what: str) -> None:
         say(what, time.monotonic() - began)
 
-    shoot = prepare(sandbox, name, progress, done)
+    shoot = prepare(sandbox, name, progress, done, cloud)
     add_machines(sandbox, shoot, machines, done)
     return shoot
 
 
-def prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[str], None]) -> Shoot:
+def prepare(
+    sandbox: Sandbox, name: str, progress: Progress, done: Callable[[str], None], cloud: str = ""
+) -> Shoot:
     """Create all of the Shoot `name` but its machines; `done` is called after each step."""
     records.check_new(sandbox.folder, name)
     obtain.obtain([resourcemanager.PROGRAM, image.PROVISIONER], progress)
-    shoot = records.new(name, set(sandbox.state.ports.values()))
+    shoot = records.new(name, set(sandbox.state.ports.values()), cloud)
     records.write(sandbox.folder, shoot)
     sandbox.notify()
 
@@ -115,25 +119,46 @@ def prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[str
         images = importing_image.result()
     done("the nodes of the sandbox have the machine image")
     api, inside = sandbox.api, _api(sandbox, shoot)
-    own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
     generic = kubeconfigs.without_credentials(records.kubeconfig(sandbox.folder, shoot.name))
     home = shoot.technical_id
     for manifest in (
         shootmanifests.namespace(shoot),
         manifests.secret(home, shootmanifests.GENERIC_KUBECONFIG, {"kubeconfig": generic}),
-        manifests.secret(home, "cloudprovider", {"kubeconfig": roles.provider_kubeconfig(sandbox.folder)}),
-        shootmanifests.cluster(shoot, sandbox.state.options.ranges[0], own, images),
-        shootmanifests.infrastructure(shoot),
-        shootmanifests.controlplane(shoot),
+        *(_of_cloud(sandbox, shoot) if cloud else _local(sandbox, shoot, images)),
         shootmanifests.system_config(shoot, inside.url, inside.ca.certificate.read_text()),
     ):
         api.apply_object(manifest)
-    wait_succeeded(api, shoot, "infrastructures", shootmanifests.INFRASTRUCTURE)
+    made = wait_succeeded(api, shoot, "infrastructures", shootmanifests.INFRASTRUCTURE)
+    if cloud:
+        api.apply_object(cloudmanifests.controlplane(shoot, made["status"]["providerStatus"]))
     wait_succeeded(api, shoot, "controlplanes", shootmanifests.CONTROL_PLANE)
     wait_succeeded(api, shoot, "operatingsystemconfigs", shootmanifests.SYSTEM_CONFIG)
     done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
     done("ControlPlane Succeeded: the Shoot is a served cluster, with a StorageClass")
     return shoot
+
+
+def _local(sandbox: Sandbox, shoot: Shoot, images: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The objects of a Shoot of type local; its ControlPlane does not wait for the Infrastructure."""
+    provider = {"kubeconfig": roles.provider_kubeconfig(sandbox.folder)}
+    own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
+    return [
+        manifests.secret(shoot.technical_id, shootmanifests.CREDENTIALS, provider),
+        shootmanifests.cluster(shoot, sandbox.state.options.ranges[0], own, images),
+        shootmanifests.infrastructure(shoot),
+        shootmanifests.controlplane(shoot),
+    ]
+
+
+def _of_cloud(sandbox: Sandbox, shoot: Shoot) -> list[dict[str, Any]]:
+    """The objects of a Shoot of a cloud that come first."""
+    own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
+    return [
+        cloudmanifests.provider_secret(roles.provider_kubeconfig(sandbox.folder)),
+        cloudmanifests.credentials(shoot),
+        cloudmanifests.cluster(shoot, str(own.pods), str(own.services_v4)),
+        cloudmanifests.infrastructure(shoot),
+    ]
 
 
 def add_machines(sandbox: Sandbox, shoot: Shoot, machines: int, done: Callable[[str], None]) -> None:
@@ -180,7 +205,14 @@ def write_worker(sandbox: Sandbox, shoot: Shoot, machines: int, version: str) ->
         f"{EXTENSIONS}/namespaces/{shoot.technical_id}/operatingsystemconfigs/{shootmanifests.SYSTEM_CONFIG}"
     )
     secret = sandbox.api.read(path)["status"]["cloudConfig"]["secretRef"]["name"]
-    sandbox.api.apply_object(shootmanifests.worker(shoot, machines, version, secret))
+    if shoot.cloud:
+        network = sandbox.api.read(
+            f"{EXTENSIONS}/namespaces/{shoot.technical_id}/infrastructures/{shootmanifests.INFRASTRUCTURE}"
+        )["status"]["providerStatus"]
+        wanted = cloudmanifests.worker(shoot, machines, secret, network)
+    else:
+        wanted = shootmanifests.worker(shoot, machines, version, secret)
+    sandbox.api.apply_object(wanted)
 
 
 def wait_nodes(

@@ -44,7 +44,8 @@ def delete(sandbox: Sandbox, name: str, say: Say) -> None:
     say("its control plane has ended", time.monotonic() - began)
     for namespace in (shoot.technical_id, shoot.machines):
         _wait_gone(sandbox, "/api/v1/namespaces", namespace)
-    _wait_gone(sandbox, POOLS, pool(shoot))  # it belongs to the namespace of the machines
+    for pool in _pools(sandbox, shoot):  # they belong to the namespace of the machines
+        _wait_gone(sandbox, POOLS, pool)
     say("its namespaces are gone", time.monotonic() - began)
     records.remove(sandbox.folder, name)
 
@@ -110,9 +111,11 @@ def _ask(port: int, what: str, body: dict[str, Any]) -> dict[str, Any]:
         raise Unreachable(f"etcd, {what}: {error}") from error
 
 
-def pool(shoot: Shoot) -> str:
-    """The name of the address pool of its machines."""
-    return f"shoot-machine-pods-{shoot.technical_id}-ipv4"
+def _pools(sandbox: Sandbox, shoot: Shoot) -> list[str]:
+    """The names of the address pools of its machines."""
+    found = [one["metadata"]["name"] for one in sandbox.api.read(POOLS)["items"]]
+    mine = f"shoot-machine-pods-{shoot.technical_id}"
+    return [name for name in found if name.startswith((f"{mine}-ipv", f"{mine}."))]
 
 
 def remains(sandbox: Sandbox, shoot: Shoot) -> list[str]:
@@ -120,8 +123,8 @@ def remains(sandbox: Sandbox, shoot: Shoot) -> list[str]:
     paths = {
         f"namespace {name}": f"/api/v1/namespaces/{name}" for name in (shoot.technical_id, shoot.machines)
     }
-    paths[f"IP pool {pool(shoot)}"] = f"{POOLS}/{pool(shoot)}"
-    found = [what for what, path in paths.items() if waiting.read(sandbox.api, path)]
+    found = [f"IP pool {name}" for name in _pools(sandbox, shoot)]
+    found += [what for what, path in paths.items() if waiting.read(sandbox.api, path)]
     found += [name for name in sandbox.state.children if name.startswith(shoot.child(""))]
     if keys := count(sandbox.state.ports["etcd"], shoot.etcd_prefix):
         found.append(f"{keys} objects of {shoot.name} in etcd")

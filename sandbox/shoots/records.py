@@ -25,6 +25,8 @@ class Shoot(BaseModel, frozen=True):
     name: str
     ports: dict[str, int]
     """Of the processes of its control plane."""
+    cloud: str = ""
+    """Its type, if that is not local."""
 
     @property
     def technical_id(self) -> str:
@@ -45,7 +47,7 @@ class Shoot(BaseModel, frozen=True):
         return f"shoot-{self.name}/{process}"
 
 
-def new(name: str, taken: Collection[int]) -> Shoot:
+def new(name: str, taken: Collection[int], cloud: str = "") -> Shoot:
     """A Shoot with free ports, besides those that are `taken`."""
     check_name(name)
     ports: dict[str, int] = {}
@@ -54,7 +56,7 @@ def new(name: str, taken: Collection[int]) -> Shoot:
         while port in (*taken, *ports.values()):
             port = processes.free_port()
         ports[server] = port
-    return Shoot(name=name, ports=ports)
+    return Shoot(name=name, ports=ports, cloud=cloud)
 
 
 def check_name(name: str) -> None:

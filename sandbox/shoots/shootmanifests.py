@@ -21,10 +21,12 @@ WORKER = "workers"
 INFRASTRUCTURE = "infrastructure"
 SYSTEM_CONFIG = "machine-init"
 CONTROL_PLANE = "control-plane"
+CREDENTIALS = "cloudprovider"
+"""The Secret with the kubeconfig of the provider cluster or, in clouds, with the credentials."""
 GENERIC_KUBECONFIG = "generic-token-kubeconfig"
 """The Secret with the address of the API server, and no credentials."""
 
-_EXTENSIONS = "extensions.gardener.cloud/v1alpha1"
+EXTENSIONS = "extensions.gardener.cloud/v1alpha1"
 _MACHINE_TYPE = "local"
 _AGENT_UNIT = """\
 [Unit]
@@ -77,7 +79,7 @@ def namespace(shoot: Shoot) -> dict[str, Any]:
     """The namespace of the control plane."""
     labels = {
         "gardener.cloud/role": "shoot",
-        "shoot.gardener.cloud/provider": "local",
+        "shoot.gardener.cloud/provider": shoot.cloud or "local",
         "networking.shoot.gardener.cloud/provider": "none",
     }
     metadata = {"name": shoot.technical_id, "labels": labels}
@@ -106,12 +108,12 @@ def cluster(shoot: Shoot, nodes: str, own: Ranges, images: Mapping[str, str]) ->
 
 
 def infrastructure(shoot: Shoot) -> dict[str, Any]:
-    return _extension(shoot, "Infrastructure", INFRASTRUCTURE, region="local", secretRef=_provider(shoot))
+    return _local(shoot, "Infrastructure", INFRASTRUCTURE, region="local", secretRef=credentials_ref(shoot))
 
 
 def controlplane(shoot: Shoot) -> dict[str, Any]:
     """The ControlPlane: with it, windowbox serves the Shoot's cluster."""
-    return _extension(shoot, "ControlPlane", CONTROL_PLANE, region="local", secretRef=_provider(shoot))
+    return _local(shoot, "ControlPlane", CONTROL_PLANE, region="local", secretRef=credentials_ref(shoot))
 
 
 def system_config(shoot: Shoot, server: str, authority: str) -> dict[str, Any]:
@@ -132,7 +134,7 @@ def system_config(shoot: Shoot, server: str, authority: str) -> dict[str, Any]:
         }
         for name, text in texts.items()
     ]
-    return _extension(
+    return _local(
         shoot, "OperatingSystemConfig", SYSTEM_CONFIG,
         purpose="provision",
         criConfig={"name": "containerd"},
@@ -162,14 +164,18 @@ def worker(shoot: Shoot, count: int, image_version: str, user_data: str) -> dict
         "labels": {"node.kubernetes.io/role": "node", "worker.gardener.cloud/pool": POOL},
         "zones": ["local"],
     }
-    return _extension(shoot, "Worker", WORKER, region="local", secretRef=_provider(shoot), pools=[pool])
+    return _local(shoot, "Worker", WORKER, region="local", secretRef=credentials_ref(shoot), pools=[pool])
 
 
-def _extension(shoot: Shoot, kind: str, name: str, **spec: Any) -> dict[str, Any]:
+def extension(shoot: Shoot, kind: str, name: str, **spec: Any) -> dict[str, Any]:
     """An extension object, annotated so that it is reconciled now, as after each change by a platform."""
     metadata = {"name": name, "namespace": shoot.technical_id, "annotations": {OPERATION: "reconcile"}}
-    return {"apiVersion": _EXTENSIONS, "kind": kind, "metadata": metadata, "spec": {"type": "local", **spec}}
+    return {"apiVersion": EXTENSIONS, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def _provider(shoot: Shoot) -> dict[str, str]:
-    return {"name": "cloudprovider", "namespace": shoot.technical_id}
+def _local(shoot: Shoot, kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    return extension(shoot, kind, name, type="local", **spec)
+
+
+def credentials_ref(shoot: Shoot) -> dict[str, str]:
+    return {"name": CREDENTIALS, "namespace": shoot.technical_id}

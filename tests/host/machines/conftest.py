@@ -73,7 +73,7 @@ class ShootWorld:
 
 def _address(service: dict[str, Any]) -> str:
     ingress = (service.get("status", {}).get("loadBalancer") or {}).get("ingress") or [{}]
-    return str(ingress[0].get("ip") or "")
+    return str(ingress[0].get("ip") or ingress[0].get("hostname") or "")
 
 
 @pytest.fixture(scope="package")
