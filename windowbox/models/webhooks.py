@@ -51,6 +51,8 @@ class Registration:
     validating: bool = False
     cloud: str = ""
     """The type of provider that it is for. Only where clouds.types lists the type, the webhook is served."""
+    but_clouds: bool = False
+    """Whether Shoots of clouds do without it."""
     ip_family: str = ""
     """The family without which a Shoot does not need it."""
     matters: str = ""
@@ -137,7 +139,7 @@ ROLLOUT_SPEEDUP = Registration(
     namespaces={"matchLabels": {_NAMESPACE_NAME: "garden"}},
     objects=_expressions(_in("role", "apiserver")),
 )
-NODE = Registration("node", Target.SHOOT, (Rule("", "v1", "nodes/*", "Node"),), timeout=5)
+NODE = Registration("node", Target.SHOOT, (Rule("", "v1", "nodes/*", "Node"),), timeout=5, but_clouds=True)
 SHOOT = Registration(
     "shoot",
     Target.SHOOT,

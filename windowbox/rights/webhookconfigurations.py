@@ -16,6 +16,7 @@ from windowbox.models.webhooks import (
     Registration,
     Target,
 )
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.webhooksettings import Mode, WebhookSettings
 
 Manifest = dict[str, Any]
@@ -108,11 +109,15 @@ def for_seed(settings: WebhookSettings, bundle: bytes, owner: Manifest | None = 
 def for_shoot(
     settings: WebhookSettings, bundle: bytes, cloud: str = "", families: Collection[str] = ()
 ) -> list[Manifest]:
-    """For a Shoot whose API server runs beside us: of this cloud, with addresses of these families."""
+    """For a Shoot whose API server runs beside us: of this type, with addresses of these families."""
     known = names(settings)
     mode: Mode = "url" if settings.mode == "url" else "url-service"
     found = served(settings, Target.SHOOT, clouds=[cloud])
-    wanted = [one for one in found if not one.ip_family or one.ip_family in families]
+    wanted = [
+        one
+        for one in found
+        if (not one.ip_family or one.ip_family in families) and not (one.but_clouds and cloud in CLOUD_TYPES)
+    ]
     entries = _entries(settings, known, wanted, mode, bundle)
     return _configurations(f"{known.prefixed}-shoot", entries, None)
 
