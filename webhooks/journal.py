@@ -264,7 +264,7 @@ def replayed(reviews: Iterable[ReviewRecord]) -> Replay:
             result.left_out += 1
             continue
         result.replayed += 1
-        # Patches of Secrets are not recorded. There are none: Secrets are only validated.
+        # Patches of Secrets are not recorded; only clouds make some, whose reviews of Secrets are left out.
         patched_otherwise = review.patch and review.patch != orjson.loads(now.patch or b"[]")
         if (review.outcome, review.message) != (now.outcome, now.message) or patched_otherwise:
             result.differences.append(Difference(review, now))

@@ -47,7 +47,7 @@ class Served:
     """The cluster whose API server calls us."""
     garden: bool = False
     clouds: tuple[str, ...] = ()
-    """Types of providers besides `local` whose admission a garden has here."""
+    """Types of providers besides `local` whose webhooks are served."""
 
     @property
     def names(self) -> configurations.Names:
@@ -56,7 +56,7 @@ class Served:
     def configurations(self, bundle: bytes, owner: Manifest | None) -> list[Manifest]:
         if self.garden:
             return configurations.for_garden(self.settings, bundle, owner, self.clouds)
-        return configurations.for_seed(self.settings, bundle, owner)
+        return configurations.for_seed(self.settings, bundle, owner, self.clouds)
 
 
 class Keeping:

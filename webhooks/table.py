@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webhooks.admission import clouds, gardenobjects
-from webhooks.mutators import cloudservices, controlplane, seedobjects, shootobjects
+from webhooks.mutators import cloudsecrets, cloudservices, controlplane, seedobjects, shootobjects
 from webhooks.review import Webhook
 
 _ALL = (
@@ -19,6 +19,7 @@ _ALL = (
     shootobjects.KUBE_PROXY,
     shootobjects.NODE,
     *clouds.WEBHOOKS,
+    *cloudsecrets.WEBHOOKS,
     *cloudservices.WEBHOOKS,
 )
 

@@ -17,6 +17,7 @@ CLOUD = Cloud(
     profile_config=CloudProfileConfig,
     mutate=mutation.mutate,
     account=secret.account,
+    provider_secret=secret.provider_secret,
     infrastructure=network.PLANNER,
     dns=services.DNS,
     backups=services.BACKUPS,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from clouds.frame.cloud import Account
+from windowbox.errors import Malformed
 
 _KEY_ID = re.compile(rb"\w+", re.ASCII)
 _KEY = re.compile(rb"[A-Za-z0-9/+=]+")
@@ -33,3 +35,18 @@ def account(data: Mapping[str, bytes]) -> Account:
     except binascii.Error:
         return Account(key_id)  # no id of AWS: such a key has an account of its own
     return Account(str(int.from_bytes(head) >> 7 & _ACCOUNT))
+
+
+def provider_secret(
+    data: Mapping[str, bytes], cluster: Callable[[], Mapping[str, Any]]
+) -> dict[str, bytes | None]:
+    """AWS-S4: a file of shared credentials."""
+    for name in ("accessKeyID", "secretAccessKey"):
+        if name not in data:
+            raise Malformed(f"could not mutate cloudprovider secret as {name!r} field is missing: add it")
+    lines = (
+        b"[default]",
+        b"aws_access_key_id=" + data["accessKeyID"],
+        b"aws_secret_access_key=" + data["secretAccessKey"],
+    )
+    return {"credentialsFile": b"\n".join(lines)}

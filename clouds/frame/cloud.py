@@ -66,6 +66,11 @@ class ProfileReview:
     parent: ProfileSpec
 
 
+ProviderSecret = Callable[[Mapping[str, bytes], Callable[[], Mapping[str, Any]]], dict[str, bytes | None]]
+"""The changed values of a Secret, and None for those that go. The second reads the Cluster of the Shoot.
+
+Malformed if the Secret or the Cluster lacks something."""
+
 Secret = Callable[[Mapping[str, bytes], Mapping[str, bytes] | None], str | None]
 """The reason to reject credentials, of which the second are the stored ones; None if they are good."""
 
@@ -114,3 +119,5 @@ class Cloud:
     """The storage classes of a Shoot. Malformed if a config cannot be read."""
     public_name: Callable[[str, str], str] | None = None
     """The host name of a public IPv4 address in a region, of clouds whose instances have one."""
+    provider_secret: ProviderSecret | None = None
+    """What changes in the Secret `cloudprovider` of a Shoot."""

@@ -12,6 +12,7 @@ CLOUD = Cloud(
     faults=faults.FAULTS,
     secret=secret.reason,
     account=secret.account,
+    provider_secret=secret.provider_secret,
     infrastructure=network.PLANNER,
     shoot=shoot.problems,
     profile=profile.problems,

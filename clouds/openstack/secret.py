@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from clouds.frame.cloud import Account
+from clouds.frame.decoding import decode
+from clouds.openstack.api import CloudProfileConfig
+from windowbox.errors import Malformed
+from windowbox.models.objects import mapping
 
 _TRIMMED = (
     "domainName",
@@ -14,7 +19,7 @@ _TRIMMED = (
     "username",
     *(f"applicationCredential{one}" for one in ("ID", "Name", "Secret")),
 )
-_TENANT = ("authURL", "domainName", "tenantName")
+_TENANT = ("domainName", "tenantName")
 _LONGEST_TENANT = 64
 _URL = re.compile(
     r"(?!:)(?:[A-Za-z][A-Za-z0-9+.-]*:|[^:/?#]*(?:[/?#]|$))(?:[^%\x00-\x1f\x7f]|%[0-9A-Fa-f]{2})*", re.ASCII
@@ -57,6 +62,33 @@ def incomplete(data: Mapping[str, bytes]) -> str | None:
 
 
 def account(data: Mapping[str, bytes]) -> Account:
-    """A tenant of a domain of a cloud."""
-    url, domain, tenant = (data.get(name, b"").decode(errors="replace") for name in _TENANT)
-    return Account(json.dumps([url, domain, tenant]), {"domain": domain, "tenant": tenant})
+    """A tenant of a domain. The URL of Keystone does not count: a webhook adds it (OST-S5)."""
+    domain, tenant = (data[name].decode(errors="replace") for name in _TENANT)
+    return Account(json.dumps([domain, tenant]), {"domain": domain, "tenant": tenant})
+
+
+def provider_secret(
+    data: Mapping[str, bytes], cluster: Callable[[], Mapping[str, Any]]
+) -> dict[str, bytes | None]:
+    """OST-S5: Keystone's URL and authority, from the CloudProfile."""
+    spec = cluster().get("spec")
+    shoot, profile = (
+        mapping(mapping(mapping(spec).get(one)).get("spec")) for one in ("shoot", "cloudProfile")
+    )
+    given, region = profile.get("providerConfig"), shoot.get("region")
+    if given is None:
+        return {}
+    config = decode(CloudProfileConfig, given, "the providerConfig of the CloudProfile")
+    regional = next((one for one in config.keystone_urls if one.region == region), None)
+    url = regional.url if regional else config.keystone_url
+    if not url:
+        raise Malformed(
+            f"could not find KeyStoneUrl: the CloudProfile has no keystoneURL for region {region!r:.80}"
+        )
+    found: dict[str, bytes | None] = {"authURL": url.encode(), "insecure": None}
+    authority = regional.ca_cert if regional and regional.ca_cert else config.keystone_ca_cert
+    if authority is not None:
+        found["caCert"] = authority.encode()
+    if config.keystone_force_insecure:
+        found["insecure"] = b"true"
+    return found

@@ -261,6 +261,23 @@ def secrets_validator_of(cloud: str) -> Registration:
     )
 
 
+CLOUDS_WITH_PROVIDER_SECRETS = ("aws", "openstack")
+"""Types that change the Secret `cloudprovider` of a Shoot (AWS-S4, OST-S5)."""
+
+
+def provider_secret_of(cloud: str) -> Registration:
+    return Registration(
+        f"{cloud}.cloudprovider",
+        Target.SEED,
+        SECRETS_VALIDATOR.rules,
+        namespaces=_expressions(_in("shoot.gardener.cloud/provider", cloud)),
+        objects={"matchLabels": {"gardener.cloud/purpose": "cloudprovider"}},
+        path=f"cloudprovider/{cloud}",
+        cloud=cloud,
+        matters="has(object.metadata.name) && object.metadata.name == 'cloudprovider'",
+    )
+
+
 REGISTRATIONS = {
     one.name: one
     for one in (
@@ -279,6 +296,7 @@ REGISTRATIONS = {
         SHOOT,
         VALIDATOR,
         *(make(cloud) for cloud in CLOUDS for make in (mutator_of, secrets_validator_of, validator_of)),
+        *map(provider_secret_of, CLOUDS_WITH_PROVIDER_SECRETS),
     )
 }
 """By name, in the order of configurations."""

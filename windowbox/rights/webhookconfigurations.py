@@ -98,11 +98,14 @@ def served(settings: WebhookSettings, *targets: Target, clouds: Collection[str] 
     return sorted(found, key=lambda one: one.name)
 
 
-def for_seed(settings: WebhookSettings, bundle: bytes, owner: Manifest | None = None) -> list[Manifest]:
-    """For the cluster that we run in. Deleted with the Namespace `owner`."""
+def for_seed(
+    settings: WebhookSettings, bundle: bytes, owner: Manifest | None = None, clouds: Collection[str] = ()
+) -> list[Manifest]:
+    """For the cluster that we run in, also for Shoots of these clouds. Deleted with the Namespace `owner`."""
     targets = (Target.SEED, Target.SHOOT) if settings.self_hosted else (Target.SEED,)
     known = names(settings)
-    entries = _entries(settings, known, served(settings, *targets), settings.mode, bundle)
+    wanted = served(settings, *targets, clouds=clouds)
+    entries = _entries(settings, known, wanted, settings.mode, bundle)
     return _configurations(known.prefixed, entries, owner)
 
 
