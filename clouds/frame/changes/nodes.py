@@ -19,6 +19,8 @@ from windowbox.models.gardener.worker import WorkerPool
 from windowbox.models.objects import mapping, mappings
 
 _MOST_POOLS = 100
+_MOST_ZONES = 500
+"""Of all pools."""
 _SHARED = ("spec.", "status.", "CloudProfile.")
 """How the paths of inputs begin that are not of the pool itself."""
 _LIKE_NODES = ("kubernetes", "machine.image", "status")
@@ -58,6 +60,8 @@ def _version(changes: Changes, shoot: Json, find: Lookup, stored: Json | None) -
     if len(workers) > _MOST_POOLS:
         raise Malformed(f"{WORKERS} has {len(workers)} pools: there may be {_MOST_POOLS}, remove some")
     pools = {str(one.get("name")): _pool(one) for one in workers}
+    if (zones := sum(len(pool.zones or ()) for pool in pools.values())) > _MOST_ZONES:
+        raise Malformed(f"pools have {zones} zones: there may be {_MOST_ZONES} of all pools, remove some")
     site = Site(technical_id, given.spec.region, {}, shoot, profile)
     site = changes.expected(site, stored)
     depend = (changes.machines.dependency(pool, site) for pool in pools.values())

@@ -67,8 +67,8 @@ def _lasting(cloud: Cloud, changes: Changes, old: Json, new: Json, before: Looku
     """A change cannot be taken back if the way back is refused, and the former Shoot alone is not."""
     back = [*gardener.problems(old, new), *admission.problems(cloud, "shoot", old, new, before)]
     if changes.by_zone:  # ALL-Z1, also where the check of the cloud ends before it
-        stored_, sent = (read(one).spec.provider.workers for one in (new, old))
-        back += zones_not_extended(stored_, sent, WORKERS)
+        now, former = (read(one).spec.provider.workers for one in (new, old))
+        back += zones_not_extended(now, former, WORKERS)
     alone = {*admission.problems(cloud, "shoot", old, None, before)}
     return [_of_problem(Kind.LASTING, one, _BACK) for one in dict.fromkeys(back) if one not in alone]
 
@@ -78,13 +78,13 @@ def _of_differences(
 ) -> list[Effect]:
     """`asked` is the new Shoot without what the mutator of the cloud has put in."""
     views = [_view(changes, one) for one in (old, new, asked)]
-    all_ = [*islice(differences(views[0], views[1]), _MOST_DIFFERENCES + 1)]
-    if len(all_) > _MOST_DIFFERENCES:
+    changed = [*islice(differences(views[0], views[1]), _MOST_DIFFERENCES + 1)]
+    if len(changed) > _MOST_DIFFERENCES:
         raise Malformed(f"the update changes more than {_MOST_DIFFERENCES} fields: split it")
     own = {one[-1].path for one in differences(views[0], views[2])}
-    found = _placed(nodes.effects(changes, *versions), all_)
+    found = _placed(nodes.effects(changes, *versions), changed)
     covered = [one.path for one in found]
-    for one in all_:
+    for one in changed:
         rules = [(rule, step) for step in reversed(one) for rule in _rules(changes, step)]
         worse = [_effect(rule, step) for rule, step in rules if rule.kind is not Kind.IN_PLACE]
         found += worse
@@ -103,7 +103,7 @@ def _effect(rule: Rule, step: Step) -> Effect:
     return Effect(rule.kind, step.path, step.old, step.new, rule.why, rule.id)
 
 
-def _placed(found: Iterable[Effect], all_: Sequence[Difference]) -> list[Effect]:
+def _placed(found: Iterable[Effect], changed: Sequence[Difference]) -> list[Effect]:
     """Effects on nodes, by the fields that changed as they are written; pools with the same one together."""
     places: dict[tuple[Any, ...], tuple[Effect, list[str]]] = {}
     for one in found:
@@ -111,7 +111,7 @@ def _placed(found: Iterable[Effect], all_: Sequence[Difference]) -> list[Effect]
         of_shoot = one.path.replace(f"{WORKERS}[{pool}].kubernetes", "spec.kubernetes", 1)
         leaves: list[Step] = []
         if one.kind in (Kind.ROLLS, Kind.UPDATES):
-            leaves = _meeting(one.path, all_) or _meeting(of_shoot, all_)
+            leaves = _meeting(one.path, changed) or _meeting(of_shoot, changed)
         if not leaves and one.path.startswith("CloudProfile."):
             leaves = [Step("", one.path, None, None)]  # what it leads to has a name that tells nothing
         for leaf in leaves or [Step("", one.path, one.old, one.new)]:
@@ -121,8 +121,8 @@ def _placed(found: Iterable[Effect], all_: Sequence[Difference]) -> list[Effect]
     return [replace(one, pools=tuple(dict.fromkeys(pools))) for one, pools in places.values()]
 
 
-def _meeting(path: str, all_: Sequence[Difference]) -> list[Step]:
-    return [one[-1] for one in all_ if _meet(path, one[-1].path)]
+def _meeting(path: str, changed: Sequence[Difference]) -> list[Step]:
+    return [one[-1] for one in changed if _meet(path, one[-1].path)]
 
 
 def _meet(one: str, other: str) -> bool:

@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
+from clouds import table
+from clouds.frame.changes import oracle
+from clouds.frame.changes.effects import Kind
 from tests.api.worker import workerobjects
 from tests.support import cloudshoots
-from tests.support.cloudshoots import cloud_shoot, infrastructure
+from tests.support.cloudinventory import account, add
+from tests.support.cloudshoots import changed, cloud_shoot, example, infrastructure
 from tests.support.kindworld import Client, KindWorld
+from tests.support.rules import rule
 from windowbox.models import refs
 from windowbox.models.objects import Object
 from windowbox.settings.cloudsettings import CLOUD_TYPES
@@ -112,3 +117,87 @@ async def test_what_a_pool_as_a_whole_has_is_made_once_and_goes_with_it(
         assert (await shoot.until_ready(refs.WORKERS, NAME)).status["providerStatus"][field] == first
         await shoot.ask(refs.WORKERS, NAME, spec={**spec, "pools": []})
         assert field not in (await shoot.until_ready(refs.WORKERS, NAME)).status["providerStatus"]
+
+
+_POOL = "provider/workers/0"
+_IOPS = cloudshoots.config("aws", volume={"iops": 4000})
+
+
+class Update:
+    """A Shoot of type aws, and the changes of its spec so far."""
+
+    def __init__(self, shoot: Client) -> None:
+        self._shoot = shoot
+        self._given = example("aws")
+        self._rolls = 0
+
+    async def change(self, changes: dict[str, Any]) -> list[Kind]:
+        """What the oracle tells. Infrastructure and Worker get the changes, as gardenlet would give them."""
+        old = self._given["Shoot"]
+        new = changed(old, {f"spec/{path}": value for path, value in changes.items()})
+        self._given["Shoot"] = new
+        found = oracle.effects(table.cloud("aws"), table.changes("aws"), old, new, self._find, self._find)
+        self._rolls += any(one.kind is Kind.ROLLS for one in found)
+        provider = new["spec"]["provider"]
+        await self._shoot.ask(
+            refs.INFRASTRUCTURES, NAME, spec={"providerConfig": provider["infrastructureConfig"]}
+        )
+        network = await self._shoot.until_ready(refs.INFRASTRUCTURES, NAME)
+        [pool] = cloudshoots.pools("aws")
+        pool |= {name: one for name, one in provider["workers"][0].items() if name != "machine"}
+        pool["nodeAgentSecretName"] += "b" * self._rolls  # gardenlet hashes the volume into it
+        spec = {"infrastructureProviderStatus": network.status["providerStatus"], "pools": [pool]}
+        await self._shoot.ask(refs.WORKERS, NAME, spec=spec)
+        await self._shoot.until_ready(refs.WORKERS, NAME)
+        return [one.kind for one in found]
+
+    def _find(self, kind: str, namespace: str, name: str) -> Any:
+        return self._given.get(kind)
+
+    async def egress(self) -> list[str]:
+        found = await self._shoot.get(refs.INFRASTRUCTURES, NAME)
+        assert found
+        return list(found.status["egressCIDRs"])
+
+    async def classes(self) -> dict[str, Any]:
+        """The providerSpecs of the MachineClasses in use, by name."""
+        deployments = await workerobjects.listed(self._shoot, refs.MACHINE_DEPLOYMENTS)
+        used = {one.spec["template"]["spec"]["class"]["name"] for one in deployments}
+        found = await workerobjects.listed(self._shoot, refs.MACHINE_CLASSES)
+        return {one.name: one.raw["providerSpec"] for one in found if one.name in used}
+
+    async def machines(self) -> set[str]:
+        return {*await workerobjects.names(self._shoot, refs.MACHINES)}
+
+
+@rule("AWS-U2", "AWS-W7", "ALL-Z4")
+async def test_updates_do_what_the_oracle_tells(world: KindWorld) -> None:
+    shoot = await cloud_shoot(world, "aws")
+    await infrastructure(shoot, "aws")
+    await cloudshoots.worker(shoot, "aws")
+    await add(world, account("aws"), {"kind": "elastic-ip", "id": "eipalloc-1"})
+    async with workerobjects.driven(shoot):
+        await shoot.until_ready(refs.WORKERS, NAME)
+        update = Update(shoot)
+        classes, machines, egress = await update.classes(), await update.machines(), await update.egress()
+
+        assert await update.change({f"{_POOL}/providerConfig": _IOPS}) == [Kind.IN_PLACE]
+        same = await update.classes()
+        assert same.keys() == classes.keys()
+        assert {one["blockDevices"][0]["ebs"]["iops"] for one in same.values()} == {4000}
+        assert (await update.machines(), await update.egress()) == (machines, egress)
+
+        own = {"provider/infrastructureConfig/networks/zones/0/elasticIPAllocationID": "eipalloc-1"}
+        assert await update.change(own) == [Kind.LASTING, Kind.EGRESS]
+        moved = await update.egress()
+        assert (moved[0] == egress[0], moved[1:]) == (False, egress[1:])
+        assert await update.machines() == machines
+
+        three = {f"{_POOL}/minimum": 3, f"{_POOL}/maximum": 3}
+        assert await update.change(three) == [Kind.ADDS, Kind.IN_PLACE]
+        more = await update.machines()
+        assert (len(more), more >= machines) == (3, True)
+
+        assert await update.change({f"{_POOL}/volume/size": "30Gi"}) == [Kind.ROLLS]
+        assert not (await update.classes()).keys() & classes.keys()
+        assert not await update.machines() & more
