@@ -20,8 +20,8 @@ MOST_REFERENCES = 100
 """Existing objects that one Shoot uses."""
 LARGEST, LARGEST_TOGETHER = 8 << 10, 512 << 10
 """Bytes of one object, and of all of one Shoot."""
-_PLAYED_ADDRESSES = int(IPv4Address("198.18.0.0"))
-"""A range for tests of networks (RFC 2544), which nobody routes: addresses that nothing answers at."""
+_PLAYED_ADDRESSES = int(IPv4Address("255.0.0.0"))
+"""Reserved (RFC 1112), so no network has it: nothing answers at these addresses."""
 _PLAYED_SIZE = 1 << 17
 
 

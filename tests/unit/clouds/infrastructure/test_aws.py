@@ -106,7 +106,7 @@ def test_the_state_of_the_example() -> None:
             "Zones/eu-central-1b/SubnetPublicRouteTableAssoc": "rtbassoc-1f874473c49fc61dc",
             "Zones/eu-central-1b/SubnetPrivateRouteTableAssoc": "rtbassoc-862c73ca6099cca9a",
             "Zones/eu-central-1b/SubnetWorkersRouteTableAssoc": "rtbassoc-e511f7177c8d593bf",
-            "EgressCIDRs": "198.19.162.234/32,198.18.33.101/32",
+            "EgressCIDRs": "255.1.162.234/32,255.0.33.101/32",
         },
     }
 

@@ -22,7 +22,7 @@ NETWORK = "68b8d003-97d8-429b-92ba-9528c1eaf962"
 SUBNET = "60a984e0-b2df-45d4-8120-22070784ca5d"
 GROUP = "7efead2f-3c17-433a-abaf-e9c852d79080"
 SHARE = "578f23d6-41d1-428f-910b-a0618f1c79f5"
-ADDRESS = "198.18.174.3"
+ADDRESS = "255.0.174.3"
 EXISTING = "7c6a1f0e-5b0a-4a57-9a3c-1e1b7a3b6a55"
 SHARED = {"networks/shareNetwork": {"enabled": True}}
 OWN_ROUTER = {"networks/router": {"id": EXISTING}}
@@ -185,7 +185,7 @@ def test_a_router_has_a_subnet_of_the_floating_pool(
         ["192.0.2.7", "2001:db8::7"],
         ("192.0.2.7/32", "2001:db8::7/128"),
     ),
-    ("OST-R2-unsaid", router(), ["198.18.133.124"], ("198.18.133.124/32",)),
+    ("OST-R2-unsaid", router(), ["255.0.133.124"], ("255.0.133.124/32",)),
 )
 def test_an_existing_router_leads_out(
     existing: CloudObject, addresses: list[str], egress: tuple[str, ...]
