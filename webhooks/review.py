@@ -134,3 +134,5 @@ class Webhook:
     """Objects under deletion are allowed unchanged, without a call of `act`."""
     big: int = 64 << 10
     """Requests of this many bytes or more run in a thread, so that they do not block others."""
+    reads_large: bool = False
+    """What it looks up may be large: small requests run in a thread, too, but not in that of big ones."""

@@ -95,11 +95,11 @@ class Certificates:
 
 
 class _Bulkhead:
-    """The thread for big requests of one target, which do not delay those of other targets."""
+    """A thread for some requests, which do not delay others: the big ones of one target, for example."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, name: str) -> None:
         self.room = asyncio.Semaphore(_AT_ONCE)
-        self.thread = ThreadPoolExecutor(1, f"big reviews of {target}")
+        self.thread = ThreadPoolExecutor(1, name)
 
 
 class Server:
@@ -109,7 +109,8 @@ class Server:
         self._given = given
         self._look = look
         self._journal = journal
-        self._bulkheads = {target: _Bulkhead(target) for target in Target}
+        self._bulkheads = {target: _Bulkhead(f"big reviews of {target}") for target in Target}
+        self._readers = _Bulkhead("reviews that read large objects")
         self._bodies = Bodies(BODY_LIMIT)
         self._connections: Connections
         self._closing = False
@@ -183,10 +184,13 @@ class Server:
         return answer.encoded(review.uid, asked.version)
 
     async def _apart(self, webhook: Webhook, size: int, act: Callable[..., T], *arguments: Any) -> T:
-        """Call `act` here, or in the target's thread if the request is big."""
-        if size < webhook.big:
+        """Call `act` here; if that could take long, in a thread."""
+        if size >= webhook.big:
+            bulkhead = self._bulkheads[webhook.registration.target]
+        elif webhook.reads_large:
+            bulkhead = self._readers
+        else:
             return act(*arguments)
-        bulkhead = self._bulkheads[webhook.registration.target]
         async with bulkhead.room:
             return await asyncio.get_running_loop().run_in_executor(bulkhead.thread, act, *arguments)
 
@@ -212,7 +216,7 @@ class Server:
         assert runner.server
         self._connections = Connections(runner.server, certificates.context)
         async with contextlib.AsyncExitStack() as stack:
-            for bulkhead in self._bulkheads.values():
+            for bulkhead in (*self._bulkheads.values(), self._readers):
                 stack.callback(bulkhead.thread.shutdown, wait=False, cancel_futures=True)
             stack.push_async_callback(runner.cleanup)
             stack.callback(self._connections.end_handshakes)

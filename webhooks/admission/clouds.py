@@ -72,8 +72,7 @@ def _finding(context: Context) -> Lookup:
 
 
 def _webhook(registration: Registration, act: Callable[[str, Review, Context], Json | None]) -> Webhook:
-    # Always in a thread: profiles that are looked up can be large, whatever the size of the request is.
-    return Webhook(registration, partial(act, registration.cloud), big=0)
+    return Webhook(registration, partial(act, registration.cloud), reads_large=True)
 
 
 WEBHOOKS = [

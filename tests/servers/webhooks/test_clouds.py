@@ -22,7 +22,7 @@ from webhooks.lookups import Lookups
 from webhooks.review import Context, Found, Lookup, Review
 from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import CLOUD_PROFILES, SECRETS
-from windowbox.models.webhooks import CLOUDS
+from windowbox.models.webhooks import CLOUDS, Target
 
 Get = Callable[[web.Request], Awaitable[web.Response]]
 each_cloud = pytest.mark.parametrize("cloud", [pytest.param(one, id=f"ALL-3+{one}") for one in CLOUDS])
@@ -120,6 +120,25 @@ async def test_a_webhook_that_wants_ever_more_objects_is_ended(tmp_path: Path) -
     async with asked(tmp_path, found, replace(table.WEBHOOKS["aws.validator"], act=wants)) as caller:
         _, answer = await caller.review("/webhooks/validate/aws", shoot("aws"))
     assert (answer["allowed"], answer["status"]["code"]) == (False, 500)
+
+
+async def test_small_shoots_do_not_wait_for_large_ones(tmp_path: Path) -> None:
+    def waits(review: Review, _: Context) -> None:
+        if review.name == "large":
+            made.released.wait()
+
+    webhook = replace(table.WEBHOOKS["aws.validator"], act=waits)
+    async with garden(tmp_path, _get) as lookups, asked(tmp_path, lookups.look, webhook) as made:
+        large = shoot("aws")
+        large["metadata"] = {"name": "large", "annotations": {"long": "x" * 100_000}}
+        late = asyncio.create_task(made.review("/webhooks/validate/aws", large, seconds=30))
+        while not made.server._bulkheads[Target.GARDEN].thread._threads:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # no event shows that the thread has begun
+        _, answer = await made.review("/webhooks/validate/aws", shoot("aws"), seconds=30)
+        assert (answer["allowed"], late.done()) == (True, False)
+        made.released.set()
+        _, answer = await late
+        assert answer["allowed"]
 
 
 async def test_a_profile_that_has_not_changed_is_the_one_that_is_known(tmp_path: Path) -> None:
