@@ -330,3 +330,27 @@ async def test_what_is_not_supported_is_not_served_and_said(world: CloudWorld) -
     await world.create("aws", "by-ip", FIRST_PORT - 2, {**FACING, f"{AWS}nlb-target-type": "ip"}, NLB)
     said = await world.said("aws", "by-ip", "CloudOptionNotSupported")
     assert 'nlb-target-type is "ip": give instance' in said
+
+
+async def test_when_the_bus_forgets_everything_names_stay(world: CloudWorld) -> None:
+    """The last test of this world. A status with a name shows no address."""
+    [row] = [row for row in ROWS if row.id == "AWS-X5"]
+    name = (await world.until("aws", row.id.lower(), lambda one: "hostname" in one))["hostname"]
+    before = await world.resolved(name)
+    [parts] = world.many.world.parts
+    world.many.world.nats.wipe()
+    world.many.world.nats.start()
+
+    async def restored() -> bool:
+        held = {where for where, _ in parts.store.holders()}
+        return parts.store.is_complete() and {*before} <= held
+
+    await eventually(restored, 60)
+    # It is served as before, and its next change finds the name.
+    async with world.api("aws") as api:
+        await api.merge(SERVICES, "default", row.id.lower(), {"metadata": {"annotations": {"any": "change"}}})
+    await world.create("aws", "later", FIRST_PORT - 4, {}, NLB)
+    await world.until("aws", "later", lambda one: "hostname" in one)
+    assert (await world.until("aws", row.id.lower(), bool))["hostname"] == name
+    assert await world.resolved(name) == before
+    assert await heard(before[0], world.client("aws")) == HELLO

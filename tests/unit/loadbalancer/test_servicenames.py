@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.cases import cases
+from tests.support.lbobjects import service
 from windowbox.clients.nameserver import Nameserver
 from windowbox.settings.dnssettings import DnsSettings
-from workers.loadbalancer.service import servicenames
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.loadbalancer.service import adoption, servicenames
 from workers.loadbalancer.spec import hostnames
 
 V4, V6, LOST = "10.0.0.17", "fd00::17", "10.0.0.18"
@@ -62,3 +64,8 @@ def test_a_name_is_in_the_smallest_zone_around_it(name: str, zone: str) -> None:
     ]
     zones.append({"name": "keyed.test", "servers": ["127.0.0.1"], "key_from_record": True})
     assert Nameserver(DnsSettings.model_validate({"zones": zones})).zone_around(name) == zone
+
+
+def test_a_status_with_a_name_claims_the_address_in_it() -> None:
+    found = service(status={"loadBalancer": {"ingress": [{"hostname": named(1)}, {"hostname": "other"}]}})
+    assert adoption.claim("shoot", found, LoadBalancerSettings()).shown == (V4,)
