@@ -20,7 +20,7 @@ from clouds.frame.infrastructure import (
     Subnet,
     data_of,
     require_valid,
-    wrong_zones,
+    require_zones,
 )
 from clouds.frame.inventory import CloudObject, Found, Reference
 from clouds.frame.problems import Problem, forbidden, invalid, required
@@ -60,6 +60,7 @@ def references(site: Site) -> list[Reference]:
 
 def plan(site: Site, found: Found) -> Plan:
     config = _config(site)
+    require_zones([zone.name for zone in config.networks.zones], "networks.zones")
     require_valid(_problems(site, config))
     uses = [one for one in references(site) if one.kind != _GATEWAY_ZONES]
     existing = {one: inventory.required(found, one, site.technical_id) for one in uses}
@@ -106,7 +107,6 @@ def _problems(site: Site, config: InfrastructureConfig) -> Iterator[Problem]:
     """Of the config, without what the account has."""
     zones, used = config.networks.zones, set[str]()
     yield from infrastructure.problems(config, site.networking)
-    yield from wrong_zones((zone.name for zone in zones), "networks.zones")
     yield from unusable(*site.networking.ranges("spec.networking"))
     for i, zone in enumerate(zones):
         if not (zone.workers or zone.worker):

@@ -22,8 +22,8 @@ from clouds.frame.infrastructure import (
     Subnet,
     data_of,
     require_valid,
+    require_zones,
     state_object,
-    wrong_zones,
 )
 from clouds.frame.inventory import CloudObject, Found, Reference
 from windowbox.errors import Malformed
@@ -68,8 +68,8 @@ def references(site: Site) -> list[Reference]:
 def plan(site: Site, found: Found) -> Plan:
     config, uses, given = _config(site), references(site), site.networking
     problems = infrastructure.problems(config, given)
-    names = wrong_zones((zone.name for zone in config.networks.zones), "networks.zones")
-    require_valid(chain(problems, names, unusable(*given.ranges("spec.networking"))))
+    require_zones([zone.name for zone in config.networks.zones], "networks.zones")
+    require_valid(chain(problems, unusable(*given.ranges("spec.networking"))))
     addresses = {}
     for one in uses:
         existing = inventory.required(found, one, site.technical_id)

@@ -20,6 +20,7 @@ from clouds.frame.infrastructure import (
     Subnet,
     data_of,
     require_valid,
+    require_zones,
     state_object,
 )
 from clouds.frame.inventory import CloudObject, Found, Reference
@@ -74,6 +75,7 @@ def references(site: Site) -> list[Reference]:
 
 def plan(site: Site, found: Found) -> Plan:
     config = _config(site)
+    require_zones([str(zone.name) for zone in config.zones], "networks.zones")
     problems = infrastructure.problems(config, site.networking, migrates=False)
     require_valid(chain(problems, unusable(*site.networking.ranges("spec.networking"))))
     uses, parts = _uses(site, found), list(_parts(site, config))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from windowbox.models import fielderrors
 from windowbox.models.objects import mapping
 
 Json = dict[str, Any]
+_MOST_ZONES = 100
 _ZONE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -109,8 +110,14 @@ def require_valid(problems: Iterable[Problem]) -> None:
         raise Malformed(fielderrors.joined(found))
 
 
-def wrong_zones(names: Iterable[str], path: str) -> Iterator[Problem]:
-    """Zones that are there twice, or that no object can be named after; `path` is that of their list."""
+def require_zones(names: Collection[str], path: str) -> None:
+    """Malformed if zones are too many, there twice, or such that no object can be named after them."""
+    if len(names) > _MOST_ZONES:  # each needs many objects, and some time
+        raise Malformed(fielderrors.too_many(path, len(names), _MOST_ZONES))
+    require_valid(_wrong_zones(names, path))
+
+
+def _wrong_zones(names: Iterable[str], path: str) -> Iterator[Problem]:
     used: set[str] = set()
     for i, name in enumerate(names):
         where = f"{path}[{i}].name"

@@ -162,19 +162,14 @@ async def test_a_zone_takes_over_the_subnet_of_all_and_keeps_it_on_another_seed(
     (
         "objects",
         "aws",
-        {
-            "networks/vpc/cidr": "10.0.0.0/8",
-            "networks/zones": [
-                {
-                    "name": f"zone-{i}",
-                    "workers": f"10.250.{i}.0/28",
-                    "public": f"10.250.{i}.16/28",
-                    "internal": f"10.250.{i}.32/28",
-                }
-                for i in range(200)
-            ],
-        },
+        {"networks/vpc/gatewayEndpoints": [f"service{i}" for i in range(1_001)]},
         "objects, more than 1000: ask for fewer zones",
+    ),
+    (
+        "zones",
+        "aws",
+        {"networks/zones": [{"name": f"zone-{i}"} for i in range(101)]},
+        "networks.zones: Too many: 101: must have at most 100 items",
     ),
 )
 async def test_a_cloud_that_cannot_be_is_refused_before_anything_is_made(

@@ -386,7 +386,7 @@ def test_the_security_group_opens_everything_for_the_network(
     "changes path",
     ("AZU-I3", {"networks/vnet": {"name": "theirs"}}, "networks.vnet: Invalid value"),
     ("AZU-I5", {"networks/zones": None}, "networks.workers: Forbidden"),
-    ("AZU-I10", {"networks/zones/1/name": 1}, "networks.zones[1]: Invalid value"),
+    ("AZU-I10", {"networks/zones/1/name": 1}, "networks.zones[1].name: Duplicate value"),
     ("AZU-I10-range", {"networks/zones/1/cidr": "x"}, "networks.zones[1].cidr: Invalid value"),
 )
 def test_what_admission_refuses_is_not_planned(changes: dict[str, Any], path: str) -> None:

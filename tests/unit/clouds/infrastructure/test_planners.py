@@ -156,3 +156,11 @@ def test_ranges_of_the_shoot_that_no_policy_can_have_are_refused(cloud: str, pod
 
     with pytest.raises(Malformed, match=f"spec.networking.pods: Invalid value: .*: {error}"):
         cloudsites.planner(cloud).plan(replace(site, networking=networking), {})
+
+
+@pytest.mark.parametrize("cloud", ["alicloud", "aws", "azure"])
+def test_too_many_zones_are_refused(cloud: str) -> None:
+    zones = [{"name": i if cloud == "azure" else f"zone-{i}"} for i in range(101)]
+
+    with pytest.raises(Malformed, match=r"networks\.zones: Too many: 101: must have at most 100 items"):
+        cloudsites.planned(cloud, {"networks/zones": zones})
