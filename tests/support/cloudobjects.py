@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from copy import deepcopy
 from functools import cache
@@ -36,59 +35,26 @@ def shoot(cloud: str) -> Object:
     return one(cloud, "Shoot")
 
 
-_GUID = "00000000-0000-0000-0000-00000000000"
-_CREDENTIALS: dict[str, dict[str, str]] = {
-    "alicloud": {
-        "accessKeyID": "not.a.real.key.id",
-        "accessKeySecret": "not the secret of a real access key",
-    },
-    "aws": {
-        "accessKeyID": "NOT_A_REAL_KEY_ID",
-        "secretAccessKey": "NotTheSecretOfARealAccessKeyOfThisCloud/=",
-    },
-    "azure": {"subscriptionID": f"{_GUID}1", "tenantID": f"{_GUID}2"},
-    "gcp": {"serviceaccount.json": json.dumps({"type": "service_account", "project_id": "my-project"})},
-    "openstack": {
-        "domainName": "my-domain",
-        "tenantName": "my-project",
-        "username": "my-user",
-        "password": "my-password",
-    },
-}
-
-
 def secret(cloud: str, **data: str) -> Object:
-    """A Secret with good credentials, or with other values."""
-    values = {**_CREDENTIALS[cloud], **data}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": cloud,
-            "namespace": NAMESPACE,
-            "labels": {f"provider.shoot.gardener.cloud/{cloud}": "true"},
-        },
-        "data": {name: b64encode(value.encode()).decode() for name, value in values.items()},
-    }
+    """The Secret with credentials, or with other values."""
+    found = one(cloud, "Secret")
+    changed = {name: b64encode(value.encode()).decode() for name, value in data.items()}
+    return {**found, "data": {**found["data"], **changed}}
 
 
 def credentials_binding(cloud: str) -> Object:
-    return {
-        "apiVersion": "security.gardener.cloud/v1alpha1",
-        "kind": "CredentialsBinding",
-        "metadata": {"name": cloud, "namespace": NAMESPACE},
-        "provider": {"type": cloud},
-        "credentialsRef": {"apiVersion": "v1", "kind": "Secret", "namespace": NAMESPACE, "name": cloud},
-    }
+    return one(cloud, "CredentialsBinding")
 
 
 def secret_binding(cloud: str) -> Object:
+    """The other kind of binding to the same Secret."""
+    name = secret(cloud)["metadata"]["name"]
     return {
         "apiVersion": "core.gardener.cloud/v1beta1",
         "kind": "SecretBinding",
-        "metadata": {"name": cloud, "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": NAMESPACE},
         "provider": {"type": cloud},
-        "secretRef": {"namespace": NAMESPACE, "name": cloud},
+        "secretRef": {"namespace": NAMESPACE, "name": name},
     }
 
 

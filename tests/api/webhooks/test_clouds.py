@@ -35,6 +35,7 @@ CONFIGURATION = configurations.RESOURCES["MutatingWebhookConfiguration"]
 AWS = "service.beta.kubernetes.io/aws-load-balancer-"
 CLOUD = "openstack"
 """Its check reads all that a check may read: profile, binding and Secret."""
+SECRET = f"core-{CLOUD}"
 
 
 @pytest_asyncio.fixture
@@ -46,7 +47,7 @@ async def garden(hooks: Hooks) -> AsyncIterator[Hooks]:
         await hooks.kube.create(NAMESPACES, "", body)
     yield hooks
     await hooks.clear()
-    await hooks.kube.remove(SECRETS, NAMESPACE, CLOUD)
+    await hooks.kube.remove(SECRETS, NAMESPACE, SECRET)
     standins.remove(hooks.plane.api)
 
 
@@ -57,7 +58,7 @@ async def denied(hooks: Hooks) -> bool:
         await hooks.kube.create(SECRETS, NAMESPACE, secret)
     except WindowboxError as error:
         return "openstack.secrets.validator" in str(error)
-    await hooks.kube.remove(SECRETS, NAMESPACE, CLOUD)
+    await hooks.kube.remove(SECRETS, NAMESPACE, SECRET)
     return False
 
 

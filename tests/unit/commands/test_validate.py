@@ -67,8 +67,8 @@ def test_a_problem_is_shown_with_file_line_object_and_path(tmp_path: Path) -> No
 def test_an_unknown_field_is_shown_at_its_line(cloud: str, tmp_path: Path) -> None:
     file = tmp_path / "shoot.yaml"
     text = (cloudobjects.FOLDER / f"{cloud}.yaml").read_text()
-    start = text.index("workers: 10.250")
-    file.write_text(text[:start] + "wokers" + text[start + len("workers") :])
+    start = text.index("cidr: 10.250.0" if cloud == "azure" else "workers: 10.250")
+    file.write_text(f"{text[:start]}wokers: 1, {text[start:]}")
     shown = run(file)
     assert shown.exit_code == 1
     assert shown.stdout.startswith(f"{file}:{1 + text[:start].count(chr(10))}: ")

@@ -35,10 +35,10 @@ def existing(cloud: str) -> dict[str, Object]:
     """Everything that a review may look up, by the keys of lookups."""
     return {
         f"cloudprofiles.core.gardener.cloud//{cloud}": one(cloud, "CloudProfile"),
-        f"credentialsbindings.security.gardener.cloud/{NAMESPACE}/{cloud}": cloudobjects.credentials_binding(
-            cloud
+        f"credentialsbindings.security.gardener.cloud/{NAMESPACE}/core-{cloud}": (
+            cloudobjects.credentials_binding(cloud)
         ),
-        f"secrets/{NAMESPACE}/{cloud}": cloudobjects.secret(cloud),
+        f"secrets/{NAMESPACE}/core-{cloud}": cloudobjects.secret(cloud),
     }
 
 
@@ -141,6 +141,7 @@ def test_a_shoot_is_changed_once_and_only_where_its_cloud_changes_it(cloud: str)
     given = shoot(cloud)
     given["metadata"]["creationTimestamp"] = None
     given["status"] = {}
+    given["spec"]["networking"]["type"] = "cilium"  # of calico, azure changes nothing
     answer = answered(f"{cloud}.mutator", given)
     paths = {one["path"] for one in json.loads(answer.patch)}
     assert "/spec/networking/providerConfig" in paths
@@ -189,7 +190,7 @@ def test_profiles_secrets_and_bindings_are_checked(cloud: str) -> None:
         answer = answered(f"{cloud}.validator", binding, found={})
         assert (answer.code, answer.message) == (
             403,
-            f"there is no Secret {NAMESPACE}/{cloud}: create it first",
+            f"there is no Secret {NAMESPACE}/core-{cloud}: create it first",
         )
 
 
