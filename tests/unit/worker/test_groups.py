@@ -15,6 +15,7 @@ from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object, merge
+from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.machines.worker import workerplan
 
 NODE = "registry.local.gardener.cloud:5001/local-skaffold_gardener-extension-provider-local_node:v1.0.0"
@@ -254,3 +255,38 @@ def test_a_change_to_in_place_updates_changes_label_and_strategy() -> None:
 def test_differences(before: dict[str, Any], after: dict[str, Any], patch: dict[str, Any]) -> None:
     assert workerplan.difference(before, after) == patch
     assert merge(before, patch) == after
+
+
+@cases(
+    "zones other words",
+    ("twice", ["eu-central-1a"] * 2, "other", "2 MachineDeployments would have the name"),
+    ("like-another-pool", ["x"], "small-x", "rename the pool"),
+    ("odd", ["Zone A"], "other", "cannot be a part of names"),
+)
+def test_zones_of_a_cloud_give_each_group_a_name(zones: list[str], other: str, words: str) -> None:
+    vswitches = [
+        {"purpose": "nodes", "id": "vsw-1", "zone": zone}
+        for zone in ("eu-central-1a", "x", "y", "x-y", "Zone A")
+    ]
+    groups = [{"purpose": "nodes", "id": "sg-1"}]
+    pools = [
+        pool(zones=zones if other != "small-x" else ["x-y"], volume={"size": "20Gi"}),
+        pool(other, zones=["y"], volume={"size": "20Gi"}),
+    ]
+    asked = worker(
+        *pools,
+        status={"providerStatus": {"machineImages": [{"name": "local", "version": "1.0.0", "id": "m-1"}]}},
+    )
+    spec = {
+        **asked.spec,
+        "type": "alicloud",
+        "infrastructureProviderStatus": {"vpc": {"vswitches": vswitches, "securityGroups": groups}},
+    }
+    cluster = {"cloudProfile": {"spec": {"machineTypes": [{"name": "local", "cpu": "1"}]}}}
+    with pytest.raises(Malformed, match=words):
+        workerplan.plan(
+            Object({**asked.raw, "spec": spec}),
+            ShootFacts(technical_id=example.TECHNICAL_ID),
+            cluster,
+            credentials={},
+        )

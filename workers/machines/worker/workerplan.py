@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -104,8 +105,9 @@ def plan(
         if pool.update_strategy in pools.IN_PLACE
     }
     groups = [replace(group, in_place_hash=in_place.get(group.pool.name, "")) for group in found.groups]
+    names = Counter(group.name for group in groups)
     for group in groups:
-        _check_name(group)
+        _check_name(group, names[group.name])
     secret = spec.secret_ref
     site = Site(
         namespace=worker.namespace,
@@ -117,7 +119,7 @@ def plan(
     return Plan(site, groups, classes, found.provider_status, shoot.hibernation_enabled)
 
 
-def _check_name(group: Group) -> None:
+def _check_name(group: Group, times: int) -> None:
     where = f"of pool {group.pool.name!r} in spec.pools"
     if len(group.name) > LONGEST_NAME:
         raise Malformed(
@@ -128,6 +130,11 @@ def _check_name(group: Group) -> None:
         raise Malformed(
             f"zones {where}: {group.zone!r:.80} cannot be a part of names: "
             "use lower-case letters, digits and dashes"
+        )
+    if times > 1:
+        raise Malformed(
+            f"zones {where}: {times} MachineDeployments would have the name {group.name}: "
+            "name each zone once, or rename the pool"
         )
 
 
