@@ -16,6 +16,7 @@ _ALL = (
     seedobjects.PROMETHEUS,
     seedobjects.ROLLOUT_SPEEDUP,
     shootobjects.CALICO,
+    shootobjects.INSTANCE,
     shootobjects.KUBE_PROXY,
     shootobjects.NODE,
     *clouds.WEBHOOKS,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from webhooks import clustershoots, shapes
 from webhooks.mutators import componentconfig
 from webhooks.review import WITH_YAML, Context, Denied, Review, Webhook, about
 from webhooks.shapes import name, named, objects, part, put, text
+from windowbox.models import machinekeys
 from windowbox.models import webhooks as registrations
-from windowbox.models.objects import Json
+from windowbox.models.objects import Json, mapping
 
 _CAPACITY = {"cpu": "100", "memory": "100Gi"}
 
@@ -33,6 +36,26 @@ def enlarge_node(review: Review, _: Context) -> Json:
         found = part(changed, "status", field)
         changed = put(changed, {**found, **shapes.spelled(found, _CAPACITY)}, "status", field)
     return changed
+
+
+def size_node(review: Review, _: Context) -> Json | None:
+    """The Node with the CPU and memory of its instance: kubelets report those of their host."""
+    changed = review.object
+    try:
+        given = json.loads(text(part(changed, "metadata", "annotations"), machinekeys.CAPACITY))
+    except (ValueError, RecursionError):
+        return None  # users of the Shoot write annotations
+    has = {name: str(one) for name, one in mapping(given).items() if name in _CAPACITY}
+    for field in ("allocatable", "capacity"):
+        found = part(changed, "status", field)
+        wanted = {name: one for name, one in has.items() if _is_less(one, found.get(name))}
+        changed = put(changed, {**found, **wanted}, "status", field) if wanted else changed
+    return changed
+
+
+def _is_less(one: str, other: object) -> bool:
+    less, more = shapes.value(one), shapes.value(other)
+    return less is not None and more is not None and 0 < less < more
 
 
 def configure_proxy(review: Review, _: Context) -> Json | None:
@@ -69,6 +92,7 @@ def shrink_pool(review: Review, context: Context) -> Json | None:
     return put(review.object, pod, "spec", "template", "spec") if pod else None
 
 
+INSTANCE = Webhook(registrations.INSTANCE, size_node, skip_deleting=False)
 NODE = Webhook(registrations.NODE, enlarge_node, skip_deleting=False)
 KUBE_PROXY = Webhook(registrations.SHOOT, configure_proxy, big=WITH_YAML)
 CALICO = Webhook(registrations.CALICO_SELF_HOSTED_SHOOT, shrink_pool)

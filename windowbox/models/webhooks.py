@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from windowbox.models.machinekeys import CAPACITY
+
 Selector = Mapping[str, Any]
 """A label selector, as the API takes it."""
 
@@ -51,8 +53,8 @@ class Registration:
     validating: bool = False
     cloud: str = ""
     """The type of provider that it is for. Only where clouds.types lists the type, the webhook is served."""
-    but_clouds: bool = False
-    """Whether Shoots of clouds do without it."""
+    shoots: Literal["all", "local", "clouds"] = "all"
+    """Which Shoots have it, by their types."""
     ip_family: str = ""
     """The family without which a Shoot does not need it."""
     matters: str = ""
@@ -139,7 +141,16 @@ ROLLOUT_SPEEDUP = Registration(
     namespaces={"matchLabels": {_NAMESPACE_NAME: "garden"}},
     objects=_expressions(_in("role", "apiserver")),
 )
-NODE = Registration("node", Target.SHOOT, (Rule("", "v1", "nodes/*", "Node"),), timeout=5, but_clouds=True)
+_NODES = (Rule("", "v1", "nodes/*", "Node"),)
+NODE = Registration("node", Target.SHOOT, _NODES, timeout=5, shoots="local")
+INSTANCE = Registration(
+    "instance",
+    Target.SHOOT,
+    _NODES,
+    timeout=5,
+    shoots="clouds",
+    matters=f"has(object.metadata.annotations) && '{CAPACITY}' in object.metadata.annotations",
+)
 SHOOT = Registration(
     "shoot",
     Target.SHOOT,
@@ -289,6 +300,7 @@ REGISTRATIONS = {
         DNS_CONFIG,
         MUTATOR,
         NETWORK_POLICY,
+        INSTANCE,
         NODE,
         PROMETHEUS,
         ROLLOUT_SPEEDUP,

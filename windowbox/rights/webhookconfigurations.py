@@ -104,7 +104,8 @@ def for_seed(
     """For the cluster that we run in, also for Shoots of these clouds. Deleted with the Namespace `owner`."""
     targets = (Target.SEED, Target.SHOOT) if settings.self_hosted else (Target.SEED,)
     known = names(settings)
-    wanted = served(settings, *targets, clouds=clouds)
+    # A Shoot that hosts itself is of type local.
+    wanted = [one for one in served(settings, *targets, clouds=clouds) if one.shoots != "clouds"]
     entries = _entries(settings, known, wanted, settings.mode, bundle)
     return _configurations(known.prefixed, entries, owner)
 
@@ -116,10 +117,9 @@ def for_shoot(
     known = names(settings)
     mode: Mode = "url" if settings.mode == "url" else "url-service"
     found = served(settings, Target.SHOOT, clouds=[cloud])
+    which = ("all", "clouds" if cloud in CLOUD_TYPES else "local")
     wanted = [
-        one
-        for one in found
-        if (not one.ip_family or one.ip_family in families) and not (one.but_clouds and cloud in CLOUD_TYPES)
+        one for one in found if one.shoots in which and (not one.ip_family or one.ip_family in families)
     ]
     entries = _entries(settings, known, wanted, mode, bundle)
     return _configurations(f"{known.prefixed}-shoot", entries, None)

@@ -122,6 +122,8 @@ async def test_a_shoot_of_a_cloud_lives_changes_moves_and_goes(
         assert (seen["instance-type"], seen["region"]) == (type_, region)
         assert seen.get("zone") in ((zone,) if zone else ("ewr1", "ny5"))
         assert labels.items() <= node.labels.items()
+        size = node.annotations.get("machine.windowbox/capacity", "")
+        assert size.startswith('{"cpu":"2",' if cloud != "equinixmetal" else "")
         pod = await made.pod(name)
         pool = f"shoot-machine-pods-{shoot.namespace}{subnet}-ipv4"
         assert pod.annotations["cni.projectcalico.org/ipv4pools"] == f'["{pool}"]'

@@ -23,7 +23,7 @@ def test_shoots_have_webhooks_of_their_cloud(cloud: str, families: list[str], ad
     (made,) = configurations.for_shoot(WebhookSettings(), b"", cloud, families)
     names = [one["name"].removesuffix(".local.extensions.gardener.cloud") for one in made["webhooks"]]
     # Nodes of clouds have the size of their machine type, and a provider ID of the cloud.
-    assert names == [*added, *(["node"] if cloud == "local" else []), "shoot"]
+    assert names == [*added, "node" if cloud == "local" else "instance", "shoot"]
 
 
 @rule("AWS-X6")

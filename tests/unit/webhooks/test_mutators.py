@@ -37,6 +37,27 @@ def test_a_provider_id_is_kept(given: Any, found: str) -> None:
     assert admitted("node", node(spec=given))["spec"]["providerID"] == found
 
 
+def sized(annotation: str | None, **status: Any) -> Any:
+    annotations = {} if annotation is None else {"machine.windowbox/capacity": annotation}
+    given = {"capacity": status, "allocatable": {**status, "cpu": "1500m"}}
+    return admitted("instance", node({"annotations": annotations}, status=given))["status"]
+
+
+@rule("ALL-Z8")
+def test_a_node_of_a_cloud_has_what_its_machine_type_has() -> None:
+    found = sized('{"cpu":"2","memory":"8Gi","pods":"1"}', cpu="16", memory="64Gi", pods="110")
+    assert found["capacity"] == {"cpu": "2", "memory": "8Gi", "pods": "110"}
+    assert found["allocatable"] == {"cpu": "1500m", "memory": "8Gi", "pods": "110"}
+    assert sized('{"cpu":"32"}', cpu="16")["capacity"] == {"cpu": "16"}
+
+
+@pytest.mark.parametrize(
+    "annotation", [None, "", "{", "[]", '{"cpu":[]}', '{"cpu":"-1"}', '{"cpu":"x"}', "[" * 9000]
+)
+def test_a_node_of_a_cloud_without_a_size_stays_as_it_is(annotation: str | None) -> None:
+    assert sized(annotation, cpu="16") == {"capacity": {"cpu": "16"}, "allocatable": {"cpu": "1500m"}}
+
+
 @rule("WW-85")
 @pytest.mark.parametrize("status", [None, {}, {"capacity": None}, {"allocatable": {}}])
 def test_a_node_without_capacity_gets_the_usual_one(status: Any) -> None:

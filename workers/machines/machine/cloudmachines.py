@@ -69,6 +69,11 @@ class CloudMachines:
         }
         return {name: value for name, value in labels.items() if value}
 
+    def capacity(self, found: Object) -> dict[str, str]:
+        """The CPU and memory that the node of a Machine has, as its class says."""
+        capacity = mapping(mapping(found.raw.get("nodeTemplate")).get("capacity"))
+        return {name: str(capacity[name]) for name in _NOTHING if name in capacity}
+
     async def plan(self, run: MachineRun, found: Object, cloud: Cloud) -> MachinePlan:
         """The local objects that stand for what a class of a cloud asks for."""
         assert cloud.machines

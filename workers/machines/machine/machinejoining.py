@@ -172,14 +172,15 @@ class MachineJoining:
     async def _sync(self, run: MachineRun, shoot: TargetCluster, node: Object) -> None:
         """Write what the Machine and its class ask for to the node, unless two Machines claim it."""
         patch, capacity = machinenodes.sync_patch(run.machine, node), None
-        labels: dict[str, str] = {}
+        labels, size = dict[str, str](), dict[str, str]()
         if name := machinespecs.class_name_or_none(run.machine):
             ref = ObjectRef(run.ref.cluster, refs.MACHINE_CLASSES.id, run.ref.namespace, name)
             if found := await run.recorder.read(ref):
                 capacity = machinenodes.capacity_patches(found, node)
-                labels = self.creation.clouds.labels(run, found)
+                labels, size = self.creation.clouds.labels(run, found), self.creation.clouds.capacity(found)
         if labels:
-            patch = merge(patch, machinenodes.cloud_patch(node, await self._provider_id(run), labels)) or None
+            id_ = await self._provider_id(run)
+            patch = merge(patch, machinenodes.cloud_patch(node, id_, labels, size)) or None
         if not (patch or capacity):
             return
         if await self.views.claimants(node.name, run.ref.namespace, run.recorder) > 1:

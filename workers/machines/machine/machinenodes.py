@@ -160,11 +160,19 @@ def sync_patch(machine: Object, node: Object) -> Patch | None:
     return patch
 
 
-def cloud_patch(node: Object, provider_id: str, labels: Mapping[str, str]) -> Patch:
-    """The strategic merge patch that a cloud controller makes; empty if nothing differs."""
+def cloud_patch(
+    node: Object, provider_id: str, labels: Mapping[str, str], capacity: Mapping[str, str]
+) -> Patch:
+    """The strategic merge patch that a cloud controller makes; empty if nothing differs.
+
+    With the capacity, in an annotation, a webhook corrects what kubelets report.
+    """
     changes: Patch = {}
-    if missing := {name: value for name, value in labels.items() if node.labels.get(name) != value}:
-        changes["metadata"] = {"labels": missing}
+    size = {machinekeys.CAPACITY: json.dumps(dict(capacity), separators=(",", ":"))} if capacity else {}
+    for kind, wanted in (("labels", labels), ("annotations", size)):
+        found = getattr(node, kind)
+        if missing := {name: value for name, value in wanted.items() if found.get(name) != value}:
+            changes.setdefault("metadata", {})[kind] = missing
     if provider_id and not node.spec.get("providerID"):  # it never changes
         changes["spec"] = {"providerID": provider_id}
     return merge(changes, {"metadata": {"uid": node.uid}}) if changes else {}

@@ -81,14 +81,13 @@ def plan(
     """
     profile = cloudprofile.profile(cluster)
     spec = checked(worker, profile)
-    reported = worker.status.get("providerStatus")
     at = pools.Site(
         namespace=shoot.technical_id,
         region=spec.region,
         infrastructure=spec.infrastructure_provider_status or {},
         shoot=mapping(cluster.get("shoot")),
         profile=mapping(cluster.get("cloudProfile")),
-        used_images=mappings(mapping(reported).get("machineImages")),
+        used_images=mappings(mapping(worker.status.get("providerStatus")).get("machineImages")),
         ssh_public_key=_decoded(spec.ssh_public_key),
         credentials=credentials or {},
     )
@@ -105,9 +104,7 @@ def plan(
         if pool.update_strategy in pools.IN_PLACE
     }
     groups = [replace(group, in_place_hash=in_place.get(group.pool.name, "")) for group in found.groups]
-    names = Counter(group.name for group in groups)
-    for group in groups:
-        _check_name(group, names[group.name])
+    _check_names(groups)
     secret = spec.secret_ref
     site = Site(
         namespace=worker.namespace,
@@ -119,23 +116,25 @@ def plan(
     return Plan(site, groups, classes, found.provider_status, shoot.hibernation_enabled)
 
 
-def _check_name(group: Group, times: int) -> None:
-    where = f"of pool {group.pool.name!r} in spec.pools"
-    if len(group.name) > LONGEST_NAME:
-        raise Malformed(
-            f"name {where}: the name {group.name} of its MachineDeployment is "
-            f"longer than {LONGEST_NAME} characters; shorten the name of the pool"
-        )
-    if not _NAME.fullmatch(group.name):
-        raise Malformed(
-            f"zones {where}: {group.zone!r:.80} cannot be a part of names: "
-            "use lower-case letters, digits and dashes"
-        )
-    if times > 1:
-        raise Malformed(
-            f"zones {where}: {times} MachineDeployments would have the name {group.name}: "
-            "name each zone once, or rename the pool"
-        )
+def _check_names(groups: Sequence[Group]) -> None:
+    times = Counter(group.name for group in groups)
+    for group in groups:
+        where = f"of pool {group.pool.name!r} in spec.pools"
+        if len(group.name) > LONGEST_NAME:
+            raise Malformed(
+                f"name {where}: the name {group.name} of its MachineDeployment is "
+                f"longer than {LONGEST_NAME} characters; shorten the name of the pool"
+            )
+        if not _NAME.fullmatch(group.name):
+            raise Malformed(
+                f"zones {where}: {group.zone!r:.80} cannot be a part of names: "
+                "use lower-case letters, digits and dashes"
+            )
+        if times[group.name] > 1:
+            raise Malformed(
+                f"zones {where}: {times[group.name]} MachineDeployments would have the name {group.name}: "
+                "name each zone once, or rename the pool"
+            )
 
 
 def _decoded(key: str | None) -> str:
