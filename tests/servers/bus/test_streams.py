@@ -23,7 +23,7 @@ from windowbox.settings.bussettings import Access
 NEWER, CURRENT = Schema(version=2, reader=1).metadata, {"windowbox.schema": "1"}
 NAMES = [
     *("OBJECTS", "TRIGGERS", "WORK", "LATER", "INTENTS", "JOURNAL", "REVIEWS"),
-    *("KV_leases", "KV_clusters", "KV_addresses", "KV_edges"),
+    *("KV_leases", "KV_clusters", "KV_addresses", "KV_edges", "KV_clouds"),
 ]
 
 
