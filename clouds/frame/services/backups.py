@@ -45,9 +45,14 @@ def next_retention(before: Retention | None, wanted: Retention | None) -> Retent
     if before is None or not before.locked:
         return wanted
     days = f"{before.period / 86400:g} days"
-    if wanted is None or not wanted.locked:
+    if wanted is None:
         raise Malformed(
             f"spec.providerConfig: the retention of {days} is locked and cannot be removed: set it again"
+        )
+    if not wanted.locked:
+        raise Malformed(
+            f"spec.providerConfig: the retention of {days} is locked and cannot be unlocked: "
+            "set locked to true"
         )
     if wanted.period < before.period:
         raise Malformed(

@@ -117,7 +117,7 @@ async def test_a_locked_retention_only_grows(backups: Backups) -> None:
     assert await asked(None) == ""
     assert await asked(retention(retentionPeriod="48h", locked=True)["providerConfig"]) == ""
     assert "cannot be removed" in await asked(None)
-    assert "cannot be removed" in await asked(retention(retentionPeriod="48h")["providerConfig"])
+    assert "cannot be unlocked" in await asked(retention(retentionPeriod="48h")["providerConfig"])
     assert "cannot become shorter" in await asked(
         retention(retentionPeriod="24h", locked=True)["providerConfig"]
     )
