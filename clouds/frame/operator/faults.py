@@ -47,6 +47,11 @@ Faults = Mapping[str, Fault]
 """The faults of a cloud by name."""
 
 
+def codes_in(faults: Faults, text: str) -> tuple[str, ...]:
+    """The codes of the faults that a text quotes."""
+    return tuple(sorted({code for one in faults.values() if one.text in text for code in one.codes}))
+
+
 @dataclass(frozen=True)
 class SetFault:
     """A fault that somebody has set for an account."""

@@ -18,6 +18,7 @@ from tests.support.cloudinventory import account, add
 from tests.support.cloudshoots import changed, cloud_shoot, example, infrastructure
 from tests.support.kindworld import Client, KindWorld
 from tests.support.rules import rule
+from tests.support.running import eventually
 from windowbox.models import refs
 from windowbox.models.objects import Object
 from windowbox.settings.cloudsettings import CLOUD_TYPES
@@ -117,6 +118,20 @@ async def test_what_a_pool_as_a_whole_has_is_made_once_and_goes_with_it(
         assert (await shoot.until_ready(refs.WORKERS, NAME)).status["providerStatus"][field] == first
         await shoot.ask(refs.WORKERS, NAME, spec={**spec, "pools": []})
         assert field not in (await shoot.until_ready(refs.WORKERS, NAME)).status["providerStatus"]
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "equinixmetal"])
+async def test_what_a_cloud_says_of_a_machine_gives_the_worker_its_code(world: KindWorld, cloud: str) -> None:
+    shoot, fault = await cloud_shoot(world, cloud), table.cloud(cloud).faults["depleted"]
+    await infrastructure(shoot, cloud)
+    await cloudshoots.worker(shoot, cloud)
+    machine = (await eventually(lambda: workerobjects.listed(shoot, refs.MACHINES)))[0]
+    said = f"machine codes error: code = [ResourceExhausted] message = [{fault.error()}]"
+    last = {"description": said, "state": "Failed", "type": "Create", "errorCode": "ResourceExhausted"}
+    await shoot.merge(refs.MACHINES, machine.name, {"status": {"lastOperation": last}}, part="status")
+    failed = await shoot.until_failed(refs.WORKERS, NAME)
+    assert fault.text in failed.status["lastError"]["description"]
+    assert tuple(failed.status["lastError"].get("codes", ())) == fault.codes
 
 
 _POOL = "provider/workers/0"

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from bus.transport.connection import Bus
 from clouds import table
+from clouds.frame.operator import faults
 from clouds.frame.pools import Group
 from windowbox.errors import Conflict, Malformed, TransientError, Waiting
 from windowbox.models import machinekeys as keys
@@ -203,7 +204,8 @@ class WorkerActuator(Actuator):
                     raise error
                 case Failed(text):
                     words = f"failed while waiting for all machine deployments to be ready: {text}"
-                    error = TransientError(words, retry_after=FAILED_RETRY)
+                    codes = _codes(run.object, text)
+                    error = TransientError(words, retry_after=FAILED_RETRY, codes=codes)
                     error.status = status
                     raise error
             await self._clean_up(target, plan, before, status)
@@ -377,6 +379,12 @@ async def remove_classes(target: TargetCluster, namespace: str, classes: Iterabl
     unwanted = sorted(classes)
     await in_batches(target.remove(SECRETS, namespace, name) for name in unwanted)
     await in_batches(target.remove(MACHINE_CLASSES, namespace, name) for name in unwanted)
+
+
+def _codes(worker: Object, text: str) -> tuple[str, ...]:
+    """The codes that a cloud's extension finds in the text of a failed machine."""
+    type_ = worker.spec.get("type")
+    return faults.codes_in(table.cloud(type_).faults, text) if type_ in CLOUD_TYPES else ()
 
 
 def require_no_failure(deployments: Iterable[Object]) -> None:
