@@ -15,7 +15,7 @@ from windowbox.models import fielderrors
 from windowbox.models.objects import mapping
 
 Json = dict[str, Any]
-_MOST_ZONES = 100
+MOST_ZONES = 100
 _ZONE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -112,8 +112,8 @@ def require_valid(problems: Iterable[Problem]) -> None:
 
 def require_zones(names: Collection[str], path: str) -> None:
     """Malformed if zones are too many, there twice, or such that no object can be named after them."""
-    if len(names) > _MOST_ZONES:  # each needs many objects, and some time
-        raise Malformed(fielderrors.too_many(path, len(names), _MOST_ZONES))
+    if len(names) > MOST_ZONES:  # each needs many objects, and some time
+        raise Malformed(fielderrors.too_many(path, len(names), MOST_ZONES))
     require_valid(_wrong_zones(names, path))
 
 
