@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -125,7 +126,10 @@ async def test_a_webhook_that_wants_ever_more_objects_is_ended(tmp_path: Path) -
 
 
 async def test_small_shoots_do_not_wait_for_large_ones(tmp_path: Path) -> None:
+    threads = set()
+
     def waits(review: Review, _: Context) -> None:
+        threads.add(threading.current_thread())
         if review.name == "large":
             made.released.wait()
 
@@ -141,6 +145,7 @@ async def test_small_shoots_do_not_wait_for_large_ones(tmp_path: Path) -> None:
         made.released.set()
         _, answer = await late
         assert answer["allowed"]
+    assert len(threads - {threading.main_thread()}) == 2  # neither holds the event loop
 
 
 async def test_a_profile_that_has_not_changed_is_the_one_that_is_known(tmp_path: Path) -> None:

@@ -52,6 +52,14 @@ def test_an_answer_to_a_hostile_shoot_is_short(cloud: str, change: Callable[[Obj
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
+def test_an_update_of_many_pools_gets_a_short_answer(cloud: str) -> None:
+    new, old = shoot(cloud), shoot(cloud)
+    for given, zone in ((new, "a"), (old, "b")):
+        _pools(given, 1000, zones=[zone])
+    assert len(cloudobjects.problems(cloud, new, old)) <= 256
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
 def test_many_pools_cause_no_more_lookups(cloud: str) -> None:
     looked_up: Counter[str] = Counter()
     find = cloudobjects.finding(*cloudobjects.example(cloud))
