@@ -133,6 +133,28 @@ async def test_each_machine_takes_a_reservation_and_gives_it_back(world: KindWor
     assert await users() == {""}
 
 
+@rule("EQX-W1")
+async def test_a_class_that_becomes_invalid_blocks_no_deletion(world: KindWorld) -> None:
+    account = cloudinventory.account("equinixmetal")
+    await cloudinventory.add(world, account, {"kind": "reservation", "id": "kept"})
+
+    async def user() -> str:
+        found = await cloudinventory.stored(world, "existing", account, "reservation", "kept")
+        return str((found or {}).get("used_by", ""))
+
+    async with shoot_of(world, "equinixmetal", dict.fromkeys(LAST, 0)) as made:
+        await made.shoot.until_ready(refs.WORKERS, NAME)
+        await another_class(made, "fading", {"providerSpec/reservationIDs": ["kept"]})
+        await made.running("leaving", "fading")
+        assert await user() == f"{made.shoot.namespace}/leaving"
+        await made.shoot.merge(
+            refs.MACHINE_CLASSES, "fading", {"providerSpec": {"machineType": None, "metro": 5}}
+        )
+        await made.touch("leaving")
+        await remove(made, "leaving", "fading")
+    assert await user() == ""
+
+
 async def test_a_fault_on_machines_of_one_shoot_delays_them(world: KindWorld) -> None:
     async with shoot_of(world, "aws", dict.fromkeys(LAST, 0)) as made:
         await made.shoot.until_ready(refs.WORKERS, NAME)

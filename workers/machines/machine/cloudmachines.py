@@ -57,11 +57,18 @@ class CloudMachines:
         )
 
     def labels(self, run: MachineRun, found: Object) -> dict[str, str]:
-        """The labels that a cloud controller gives the node of a Machine; none for type local."""
+        """The labels that a cloud controller gives the node of a Machine.
+
+        None for type local, and for a class that became invalid later: the machine is there.
+        """
         cloud = self.cloud_of(found)
         if cloud is None or cloud.machines is None:
             return {}
         one = _instance(cloud.machines, run, found, {})
+        try:
+            _check(found, one)
+        except Malformed:
+            return {}
         labels = {
             "node.kubernetes.io/instance-type": one.type,
             "topology.kubernetes.io/region": one.region,
@@ -83,6 +90,7 @@ class CloudMachines:
         account = await self._account(run, found, cloud)
         await self._call(run, account)
         one = _instance(cloud.machines, run, found, account.shown)
+        _check(found, one)
         profile = mapping(mapping(cluster.spec.get("cloudProfile")).get("spec"))
         missing = await self._missing(run, one, account, profile)
         if missing and cloud.machines.unknown_image:
@@ -135,7 +143,8 @@ class CloudMachines:
         one = _instance(cloud.machines, run, found, {})
         if one.reservations:
             account = await self._account(run, found, cloud)
-            for id_ in one.reservations:
+            # The class may have become invalid later, which blocks no deletion.
+            for id_ in one.reservations[: machinespecs.MOST]:
                 await self.accounts.release(run.run, account.name, RESERVATION, id_, _user(run))
 
     async def _call(self, run: MachineRun, account: Account) -> None:
@@ -200,9 +209,11 @@ class CloudMachines:
 
 def _instance(cloud: Machines, run: MachineRun, found: Object, credentials: Mapping[str, str]) -> Instance:
     spec, template = mapping(found.raw.get("providerSpec")), mapping(found.raw.get("nodeTemplate"))
-    one = cloud.instance(spec, template, Machine(run.ref.namespace, run.ref.name, credentials))
+    return cloud.instance(spec, template, Machine(run.ref.namespace, run.ref.name, credentials))
+
+
+def _check(found: Object, one: Instance) -> None:
     machinespecs.check_instance(f"MachineClass {found.name}: providerSpec", one)
-    return one
 
 
 def _user(run: MachineRun) -> str:

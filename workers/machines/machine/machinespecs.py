@@ -26,8 +26,8 @@ _RESOURCE = re.compile(r"[a-z0-9]([a-zA-Z0-9./-]{0,250}[a-zA-Z0-9])?")
 _VOLUME = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
 _LONGEST = 10 * 365 * 86400.0
 """Seconds. Larger ones overflow when they are added to a time."""
-_MOST = 32
-"""Limit of resources, and of volumes."""
+MOST = 32
+"""Limit of resources, of volumes, and of reservations."""
 
 
 class SecretName(NamedTuple):
@@ -152,8 +152,8 @@ def check_instance(where: str, one: Instance) -> None:
         ("image", one.image, _IMAGE),
     ):
         _text(f"{where}: {field}", value, form, f"the {field} of the cloud")
-    if max(len(one.reservations), len(one.sources)) > _MOST:
-        raise Malformed(f"{where} lists more than {_MOST} reservations or images: remove some")
+    if max(len(one.reservations), len(one.sources)) > MOST:
+        raise Malformed(f"{where} lists more than {MOST} reservations or images: remove some")
 
 
 def pod_namespace(machine: Object, found: Object) -> str:
@@ -238,8 +238,8 @@ def resources(field: str, raw: Any) -> Mapping[str, Mapping[str, str]] | None:
             continue
         at = f"{field}.{kind}"
         amounts = _mapping(at, given[kind])
-        if len(amounts) > _MOST:
-            raise Malformed(f"{at} has {len(amounts)} entries: {_MOST} at most")
+        if len(amounts) > MOST:
+            raise Malformed(f"{at} has {len(amounts)} entries: {MOST} at most")
         for name in amounts:
             _text(f"{at} has a name that", name, _RESOURCE, "the name of a resource such as cpu")
         found[kind] = {
@@ -251,8 +251,8 @@ def resources(field: str, raw: Any) -> Mapping[str, Mapping[str, str]] | None:
 def _volumes(field: str, raw: Any) -> tuple[Volume, ...]:
     if raw is None:
         return ()
-    if not isinstance(raw, list) or len(raw) > _MOST:
-        raise Malformed(f"{field} is {_shown(raw)}: give it a list of {_MOST} volumes at most")
+    if not isinstance(raw, list) or len(raw) > MOST:
+        raise Malformed(f"{field} is {_shown(raw)}: give it a list of {MOST} volumes at most")
     found = []
     for number, one in enumerate(raw):
         at = f"{field}[{number}]"
