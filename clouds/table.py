@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from windowbox.errors import Malformed
-from windowbox.settings.cloudsettings import CLOUD_TYPES
+from windowbox.models.clouds import CLOUD_TYPES
 
 if TYPE_CHECKING:
     from clouds.frame.balancers import Balancers
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from clouds.frame.cloud import Cloud
 
 TYPES = CLOUD_TYPES
-"""The folders below, each with a `CLOUD`, and a module `balancers`."""
+"""The folders below, each with a `CLOUD`, and the modules `balancers` and `changes`."""
 BALANCER_CLASSES = ("service.k8s.aws/nlb",)
 """The values of `spec.loadBalancerClass` that some cloud serves."""
 

@@ -19,8 +19,8 @@ from sandbox.shoots import chain, consoles, creation, deletion, hibernation, obs
 from sandbox.shoots.chain import State
 from sandbox.shoots.creation import Sandbox
 from windowbox.errors import Missing, Unreachable
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.settings import settings
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 
 _MOST = 20
 _REFRESH = 0.5

@@ -21,8 +21,8 @@ from sandbox.servers import controlplane, kubeconfigs, manifests, zoneserver
 from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.certificates import Pair
 from sandbox.servers.zoneserver import Key
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.rights import rbac
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 
 COMMANDS = {
     "runner": ["run"],

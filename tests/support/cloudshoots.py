@@ -11,9 +11,10 @@ from typing import Any
 import yaml
 
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, WORKERS
-from windowbox.settings.cloudsettings import CLOUD_TYPES, CloudSettings
+from windowbox.settings.cloudsettings import CloudSettings
 
 PROVIDER_NAMESPACE = "garden-clouds"
 IMAGE = "example/machine:1"

@@ -16,6 +16,7 @@ from webhooks.shapes import put
 from windowbox.errors import Malformed
 from windowbox.models import fielderrors
 from windowbox.models import webhooks as registrations
+from windowbox.models.clouds import IN_GARDENS
 from windowbox.models.objects import Json
 from windowbox.models.refs import (
     CLOUD_PROFILES,
@@ -77,7 +78,7 @@ def _webhook(registration: Registration, act: Callable[[str, Review, Context], J
 
 WEBHOOKS = [
     _webhook(make(cloud), act)
-    for cloud in registrations.CLOUDS
+    for cloud in IN_GARDENS
     for make, act in (
         (registrations.mutator_of, change),
         (registrations.secrets_validator_of, validate),

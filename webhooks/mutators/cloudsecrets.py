@@ -11,6 +11,7 @@ from webhooks.review import Context, Denied, Review, Undecodable, Webhook
 from webhooks.shapes import name, namespace, part, put
 from windowbox.errors import Malformed
 from windowbox.models import webhooks as registrations
+from windowbox.models.clouds import WITH_PROVIDER_SECRETS
 from windowbox.models.objects import Json, from_base64
 
 _NAME = "cloudprovider"
@@ -41,5 +42,5 @@ def change(type_: str, review: Review, context: Context) -> Json | None:
 
 WEBHOOKS = [
     Webhook(registration, partial(change, registration.cloud))
-    for registration in map(registrations.provider_secret_of, registrations.CLOUDS_WITH_PROVIDER_SECRETS)
+    for registration in map(registrations.provider_secret_of, WITH_PROVIDER_SECRETS)
 ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from windowbox.models.clouds import IN_GARDENS, WITH_PROVIDER_SECRETS, Cloud
 from windowbox.models.machinekeys import CAPACITY
 
 Selector = Mapping[str, Any]
@@ -220,71 +221,64 @@ SECRETS_VALIDATOR = Registration(
     validating=True,
 )
 
-CLOUDS = ("alicloud", "aws", "azure", "gcp", "openstack")
-"""Types with an admission of their own. Equinix Metal has none."""
 
-
-def mutator_of(cloud: str) -> Registration:
+def mutator_of(cloud: Cloud) -> Registration:
     rules = [Rule(_CORE, "v1beta1", "shoots", "Shoot")]
-    if cloud != "alicloud":
+    if cloud.namespaced_profiles:
         rules.append(Rule(_CORE, "v1beta1", "namespacedcloudprofiles/status", "NamespacedCloudProfile"))
     return Registration(
-        f"{cloud}.mutator",
+        f"{cloud.type}.mutator",
         Target.GARDEN,
         tuple(rules),
-        objects={"matchLabels": {f"provider.extensions.gardener.cloud/{cloud}": "true"}},
-        path=f"webhooks/mutate/{cloud}",
-        cloud=cloud,
+        objects={"matchLabels": {f"provider.extensions.gardener.cloud/{cloud.type}": "true"}},
+        path=f"webhooks/mutate/{cloud.type}",
+        cloud=cloud.type,
     )
 
 
-def validator_of(cloud: str) -> Registration:
+def validator_of(cloud: Cloud) -> Registration:
     rules = [
         Rule(_CORE, "*", "cloudprofiles", "CloudProfile"),
         Rule(_CORE, "*", "secretbindings", "SecretBinding"),
         Rule(_CORE, "*", "shoots", "Shoot"),
         Rule("security.gardener.cloud", "v1alpha1", "credentialsbindings", "CredentialsBinding"),
     ]
-    if cloud != "alicloud":
+    if cloud.namespaced_profiles:
         rules.append(Rule(_CORE, "*", "namespacedcloudprofiles", "NamespacedCloudProfile"))
-    if cloud == "gcp":  # retention of backups
+    if cloud.seeds:
         rules.append(Rule(_CORE, "*", "seeds", "Seed"))
     return Registration(
-        f"{cloud}.validator",
+        f"{cloud.type}.validator",
         Target.GARDEN,
         tuple(rules),
-        objects={"matchLabels": {f"provider.extensions.gardener.cloud/{cloud}": "true"}},
-        path=f"webhooks/validate/{cloud}",
+        objects={"matchLabels": {f"provider.extensions.gardener.cloud/{cloud.type}": "true"}},
+        path=f"webhooks/validate/{cloud.type}",
         validating=True,
-        cloud=cloud,
+        cloud=cloud.type,
     )
 
 
-def secrets_validator_of(cloud: str) -> Registration:
+def secrets_validator_of(cloud: Cloud) -> Registration:
     return Registration(
-        f"{cloud}.secrets.validator",
+        f"{cloud.type}.secrets.validator",
         Target.GARDEN,
         SECRETS_VALIDATOR.rules,
-        objects={"matchLabels": {f"provider.shoot.gardener.cloud/{cloud}": "true"}},
-        path=f"webhooks/validate/secrets/{cloud}",
+        objects={"matchLabels": {f"provider.shoot.gardener.cloud/{cloud.type}": "true"}},
+        path=f"webhooks/validate/secrets/{cloud.type}",
         validating=True,
-        cloud=cloud,
+        cloud=cloud.type,
     )
 
 
-CLOUDS_WITH_PROVIDER_SECRETS = ("aws", "openstack")
-"""Types that change the Secret `cloudprovider` of a Shoot (AWS-S4, OST-S5)."""
-
-
-def provider_secret_of(cloud: str) -> Registration:
+def provider_secret_of(cloud: Cloud) -> Registration:
     return Registration(
-        f"{cloud}.cloudprovider",
+        f"{cloud.type}.cloudprovider",
         Target.SEED,
         SECRETS_VALIDATOR.rules,
-        namespaces=_expressions(_in("shoot.gardener.cloud/provider", cloud)),
+        namespaces=_expressions(_in("shoot.gardener.cloud/provider", cloud.type)),
         objects={"matchLabels": {"gardener.cloud/purpose": "cloudprovider"}},
-        path=f"cloudprovider/{cloud}",
-        cloud=cloud,
+        path=f"cloudprovider/{cloud.type}",
+        cloud=cloud.type,
         matters="has(object.metadata.name) && object.metadata.name == 'cloudprovider'",
     )
 
@@ -307,8 +301,8 @@ REGISTRATIONS = {
         SECRETS_VALIDATOR,
         SHOOT,
         VALIDATOR,
-        *(make(cloud) for cloud in CLOUDS for make in (mutator_of, secrets_validator_of, validator_of)),
-        *map(provider_secret_of, CLOUDS_WITH_PROVIDER_SECRETS),
+        *(make(cloud) for cloud in IN_GARDENS for make in (mutator_of, secrets_validator_of, validator_of)),
+        *map(provider_secret_of, WITH_PROVIDER_SECRETS),
     )
 }
 """By name, in the order of configurations."""

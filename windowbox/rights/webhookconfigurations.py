@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.refs import Resource
 from windowbox.models.webhooks import (
     CALICO_SELF_HOSTED_SHOOT,
@@ -16,7 +17,6 @@ from windowbox.models.webhooks import (
     Registration,
     Target,
 )
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.webhooksettings import Mode, WebhookSettings
 
 Manifest = dict[str, Any]

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.refs import SecretKey
 from windowbox.settings.section import Section
 
-CloudType = Literal["alicloud", "aws", "azure", "equinixmetal", "gcp", "openstack"]
-CLOUD_TYPES: tuple[str, ...] = get_args(CloudType)
+
+def _known(type_: str) -> str:
+    if type_ not in CLOUD_TYPES:
+        raise ValueError(f"unknown cloud {type_!r:.50}; known are {', '.join(CLOUD_TYPES)}")
+    return type_
+
+
+CloudType = Annotated[
+    str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(CLOUD_TYPES)})
+]
 
 
 class CloudSettings(Section):

@@ -16,9 +16,10 @@ from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane
 from windowbox.errors import Conflict
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS, Resource
-from windowbox.settings.cloudsettings import CLOUD_TYPES, CloudSettings
+from windowbox.settings.cloudsettings import CloudSettings
 from windowbox.settings.kindsettings import BackupSettings, KindSettings
 
 BUCKET_HOLDS = "extensions.gardener.cloud/backupbucket"

@@ -13,8 +13,9 @@ from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.errors import Missing, WindowboxError
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.refs import CONTROL_PLANES, Resource
-from windowbox.settings.cloudsettings import CLOUD_TYPES, CloudSettings
+from windowbox.settings.cloudsettings import CloudSettings
 from windowbox.settings.kindsettings import ControlPlaneSettings, KindSettings
 
 KINDS = KindSettings(

@@ -10,7 +10,8 @@ from tests.support.dnsworld import dns_world
 from tests.support.kindworld import KindWorld
 from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.settings.cloudsettings import CLOUD_TYPES, CloudSettings
+from windowbox.models.clouds import CLOUD_TYPES
+from windowbox.settings.cloudsettings import CloudSettings
 from windowbox.settings.kindsettings import KindSettings
 
 

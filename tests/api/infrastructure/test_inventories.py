@@ -21,10 +21,10 @@ from tests.support.cloudshoots import cloud_shoot, infrastructure
 from tests.support.kindworld import KindWorld, ready, world_of
 from tests.support.running import eventually
 from windowbox.errors import Refused
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.extensions import spelled
 from windowbox.models.refs import INFRASTRUCTURES
 from windowbox.settings.bussettings import Access
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.kindsettings import KindSettings
 from workers import replay
 from workers.core.cloudaccounts import CloudAccounts

@@ -28,11 +28,11 @@ from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, NODES, SECRETS, SERVICES
 from windowbox.rights import rbac
 from windowbox.settings.bussettings import Access
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.clustersettings import JoinSettings
 from workers.kinds.membership.clusterjoining import Joining
 

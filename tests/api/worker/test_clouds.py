@@ -20,8 +20,8 @@ from tests.support.kindworld import Client, KindWorld
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.models import refs
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.objects import Object
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.kindsettings import KindSettings
 
 pytestmark = [

@@ -9,7 +9,7 @@ from sandbox.progress import Progress
 from sandbox.shoots import creation, deletion, records
 from sandbox.shoots.creation import Sandbox
 from tests.host.machines.conftest import ShootWorld
-from windowbox.settings.cloudsettings import CLOUD_TYPES
+from windowbox.models.clouds import CLOUD_TYPES
 
 _IDS = {
     "alicloud": "eu-central-1.i-",

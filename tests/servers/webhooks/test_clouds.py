@@ -22,10 +22,12 @@ from webhooks import journal, server, table
 from webhooks.lookups import Lookups
 from webhooks.review import Context, Found, Lookup, Review
 from windowbox.clients.kubernetes import kube
+from windowbox.models.clouds import IN_GARDENS
 from windowbox.models.refs import CLOUD_PROFILES, SECRETS
-from windowbox.models.webhooks import CLOUDS, Target
+from windowbox.models.webhooks import Target
 
 Get = Callable[[web.Request], Awaitable[web.Response]]
+CLOUDS = [one.type for one in IN_GARDENS]
 each_cloud = pytest.mark.parametrize("cloud", [pytest.param(one, id=f"ALL-3+{one}") for one in CLOUDS])
 
 

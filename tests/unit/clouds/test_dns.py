@@ -6,13 +6,14 @@ import pytest
 
 from clouds import table
 from windowbox.errors import Malformed
+from windowbox.models.clouds import BY_DNS_TYPE
 from windowbox.models.gardener.dnsrecord import DNSRecordSpec
 from workers.dns.record import cloudzones
 
 ZONES = ("example.org", "sub.example.org", "a.b-c", "a-b.c")
 
 
-@pytest.mark.parametrize("cloud", sorted(cloudzones.TYPES.values()))
+@pytest.mark.parametrize("cloud", sorted(BY_DNS_TYPE.values()))
 def test_a_zone_is_found_by_each_of_its_names(cloud: str) -> None:
     dns = table.cloud(cloud).dns
     assert dns

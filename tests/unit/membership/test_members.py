@@ -14,9 +14,9 @@ from tests.support.running import soon
 from windowbox.errors import Unreachable
 from windowbox.models import refs
 from windowbox.models.cloudfacts import CloudFacts
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef, Resource, SecretKey
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 from workers.core import joinannotations
 from workers.core.joinannotations import Unusable
 from workers.core.lifecycle import shootfacts

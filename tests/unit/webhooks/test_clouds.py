@@ -22,11 +22,12 @@ from webhooks.answering import Answer, Asked
 from webhooks.review import Context, Found, Wanted
 from webhooks.server import Decision
 from webhooks.table import WEBHOOKS
-from windowbox.models.webhooks import CLOUDS
+from windowbox.models.clouds import IN_GARDENS
 from windowbox.rights import webhookconfigurations as configurations
 from windowbox.settings.webhooksettings import WebhookSettings
 
 Object = dict[str, Any]
+CLOUDS = [one.type for one in IN_GARDENS]
 each_cloud = pytest.mark.parametrize("cloud", [pytest.param(one, id=f"ALL-3+{one}") for one in CLOUDS])
 with_status = pytest.mark.parametrize("cloud", [one for one in CLOUDS if one != "alicloud"])
 

@@ -16,9 +16,9 @@ from tools.bench.client import Observer, each
 from tools.bench.report import MachineFacts, Report, Spread, say, table
 from tools.bench.shoots import SECRET, Shoots
 from tools.bench.world import World, world
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.extensions import OPERATION
 from windowbox.models.refs import CLUSTERS, INFRASTRUCTURES, SECRETS
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 
 
 @dataclass(frozen=True)

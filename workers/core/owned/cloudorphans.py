@@ -17,9 +17,9 @@ from bus.transport.connection import Bus
 from bus.views import View
 from bus.workqueue.queue import Queue
 from windowbox.errors import Conflict, WindowboxError
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, ObjectRef
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.telemetry import metrics
 from workers.core.cloudaccounts import CloudAccounts, Maker
 

@@ -13,6 +13,7 @@ from bus.messages import Reason, Wish
 from bus.workqueue.queue import Queue
 from windowbox.clients.nameserver import Nameserver, TsigKey, ask_resolver
 from windowbox.errors import Malformed, NotListed, WindowboxError
+from windowbox.models.clouds import BY_DNS_TYPE
 from windowbox.models.gardener.dnsrecord import DNSRecordSpec
 from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey
@@ -31,7 +32,7 @@ KIND = Kind(
     finalizer="extensions.gardener.cloud/dnsrecord",
     descriptions=statuses.descriptions_for("DNSRecord"),
     classes=frozenset({"garden", "seed", "shoot"}),
-    clouds=cloudzones.TYPES,
+    clouds=BY_DNS_TYPE,
     deadline=180.0,
     shoot=Need.OPTIONAL,
 )

@@ -7,26 +7,18 @@ from collections.abc import Collection
 from clouds import table
 from clouds.frame.services.dns import Dns
 from windowbox.errors import Malformed
+from windowbox.models.clouds import BY_DNS_TYPE
 from windowbox.models.gardener.dnsrecord import DNSRecordSpec
 from windowbox.models.objects import mapping
 from workers.core.cloudaccounts import Account, CloudAccounts
 from workers.core.lifecycle.actuators import Run
 from workers.dns.record import records
 
-TYPES = {
-    "alicloud-dns": "alicloud",
-    "aws-route53": "aws",
-    "azure-dns": "azure",
-    "google-clouddns": "gcp",
-    "openstack-designate": "openstack",
-}
-"""With their clouds."""
-
 
 def zone_for(spec: DNSRecordSpec, status_zone: str | None, zones: Collection[str]) -> str:
     """The zone of a record. Those of clouds may name it by the id of the hosted zone."""
     given = spec.zone
-    if given and spec.type in TYPES:
+    if given and spec.type in BY_DNS_TYPE:
         dns = _dns(spec.type)
         given = dns.named(given, zones)
         if given is None:
@@ -40,7 +32,7 @@ def zone_for(spec: DNSRecordSpec, status_zone: str | None, zones: Collection[str
 
 def reported_zone(type_: str, status_zone: str | None, zones: Collection[str]) -> str | None:
     """The zone that `status.zone` names; None if it is not known."""
-    if status_zone and type_ in TYPES:
+    if status_zone and type_ in BY_DNS_TYPE:
         return _dns(type_).named(status_zone, zones)
     return status_zone
 
@@ -61,19 +53,19 @@ class HostedZones:
     async def account(self, run: Run) -> Account | None:
         """The account of the credentials, which is called; None for records of type local."""
         type_ = run.object.spec.get("type")
-        if type_ not in TYPES:
+        if type_ not in BY_DNS_TYPE:
             return None
         secret = mapping(run.object.spec.get("secretRef"))
         if not secret.get("name"):
             raise Malformed("spec.secretRef.name is empty: name the Secret with the cloud's credentials")
         namespace = str(secret.get("namespace") or run.ref.namespace)
-        cloud, keys = table.cloud(TYPES[type_]), _dns(type_).keys
+        cloud, keys = table.cloud(BY_DNS_TYPE[type_]), _dns(type_).keys
         account = await self._accounts.account(run, cloud, namespace, str(secret["name"]), keys)
         await self._accounts.check(run, account.name, "dns")
         return account
 
 
 def _dns(type_: str) -> Dns:
-    found = table.cloud(TYPES[type_]).dns
+    found = table.cloud(BY_DNS_TYPE[type_]).dns
     assert found  # the clouds of all types have it
     return found

@@ -17,12 +17,12 @@ from bus.transport.connection import Bus
 from bus.workqueue.queue import Queue
 from windowbox.clients.nameserver import Mark, Nameserver
 from windowbox.errors import Refused, WindowboxError
+from windowbox.models.clouds import BY_DNS_TYPE
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from windowbox.settings.dnssettings import ZoneSettings
 from workers.core.lifecycle.actuators import Run
 from workers.dns.record.claims import Claims
-from workers.dns.record.cloudzones import TYPES
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def stays(run: Run) -> bool:
     A control plane of a self-hosted Shoot moves along, and keeps its address. Extensions of clouds leave
     their names to the other seed.
     """
-    return run.object.spec.get("type") in TYPES or (run.shoot is not None and run.shoot.self_hosted)
+    return run.object.spec.get("type") in BY_DNS_TYPE or (run.shoot is not None and run.shoot.self_hosted)
 
 
 def resource(run: Run) -> str:

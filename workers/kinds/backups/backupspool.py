@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from bus.views import View
 from windowbox.errors import Malformed, Missing, WindowboxError
 from windowbox.kinds import Served
+from windowbox.models.clouds import WITH_BACKUPS
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS, ObjectRef
 from workers.core.cloudaccounts import CloudAccounts
@@ -48,7 +49,7 @@ BUCKET = Kind(
     # Buckets are never migrated or restored.
     descriptions=Descriptions(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE),
     classes=frozenset({"garden", "shoot"}),
-    clouds=cloudbackups.TYPES,
+    clouds=WITH_BACKUPS,
     deadline=180.0,
     shoot=Need.NEVER,
     migrates=False,
@@ -130,7 +131,7 @@ ENTRY = Kind(
     finalizer="extensions.gardener.cloud/backupentry",
     descriptions=statuses.descriptions_for("BackupEntry"),
     classes=frozenset({"garden", "shoot"}),
-    clouds=cloudbackups.TYPES,
+    clouds=WITH_BACKUPS,
     deadline=180.0,
     shoot=Need.NEVER,
 )

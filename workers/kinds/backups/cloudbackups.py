@@ -6,19 +6,18 @@ from clouds import table
 from clouds.frame.services.backups import Backups
 from windowbox.clients.kubernetes.apiresponses import UNAUTHENTICATED
 from windowbox.errors import PermanentError
+from windowbox.models.clouds import WITH_BACKUPS
 from windowbox.models.objects import Object, mapping
 from workers.core.cloudaccounts import CloudAccounts
 from workers.core.lifecycle.actuators import Run
 from workers.kinds.backups import backupsecrets
 from workers.kinds.backups.backupsecrets import SecretName
 
-TYPES = {cloud: cloud for cloud in ("alicloud", "aws", "azure", "gcp", "openstack")}
-
 
 def backups_of(object: Object) -> Backups | None:
     """How the object's cloud keeps backups; None for type local."""
     type_ = object.spec.get("type")
-    if type_ not in TYPES:
+    if type_ not in WITH_BACKUPS:
         return None
     found = table.cloud(type_).backups
     assert found  # the clouds of all types have it

@@ -15,6 +15,7 @@ from windowbox.errors import (
     WindowboxError,
 )
 from windowbox.kinds import Served
+from windowbox.models.clouds import WITH_BASTIONS
 from windowbox.models.extensions import FORCE_DELETION
 from windowbox.models.gardener import cloudprofile
 from windowbox.models.gardener.bastion import BastionSpec
@@ -50,7 +51,7 @@ KIND = Kind(
     finalizer="extensions.gardener.cloud/bastion",
     descriptions=statuses.descriptions_for("Bastion", deleted="reconciled"),
     classes=frozenset({"shoot"}),
-    clouds=cloudbastions.TYPES,
+    clouds=WITH_BASTIONS,
     deadline=1200.0,
     stops_on_failed_shoot=False,
     migrates=False,

@@ -11,6 +11,7 @@ from clouds import table
 from clouds.frame.cloud import Cloud
 from clouds.frame.pools import Site
 from windowbox.errors import Malformed
+from windowbox.models.clouds import WITH_BASTIONS
 from windowbox.models.gardener.cloudprofile import CloudProfileSpec
 from windowbox.models.gardener.worker import WorkerPool
 from windowbox.models.objects import Object, mapping
@@ -19,7 +20,6 @@ from workers.core.cloudaccounts import CloudAccounts
 from workers.core.lifecycle.actuators import Run
 from workers.kinds.bastion import bastionimages
 
-TYPES = {cloud: cloud for cloud in ("alicloud", "aws", "azure", "gcp", "openstack")}
 CREDENTIALS = "cloudprovider"
 """The Secret in the Bastion's namespace."""
 
@@ -27,7 +27,7 @@ CREDENTIALS = "cloudprovider"
 def cloud_of(bastion: Object) -> Cloud | None:
     """The cloud of a Bastion; None for type local."""
     type_ = bastion.spec.get("type")
-    return table.cloud(TYPES[type_]) if type_ in TYPES else None
+    return table.cloud(WITH_BASTIONS[type_]) if type_ in WITH_BASTIONS else None
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import re
 
 from clouds import table
 from clouds.frame.services.volumes import StorageClass, StorageSite, Volumes
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import Resource
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 from workers.core.owned.manifests import Manifest, manifest
 from workers.kinds.controlplane import storage
 

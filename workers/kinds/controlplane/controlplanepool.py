@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from clouds.frame.services.volumes import Volumes
 from windowbox.errors import PermanentError
 from windowbox.kinds import Served
+from windowbox.models.clouds import BY_TYPE
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     API_SERVER,
@@ -20,7 +21,6 @@ from windowbox.models.refs import (
     ObjectRef,
 )
 from windowbox.rights import webhookconfigurations
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.kindsettings import KindSettings
 from workers.core import clock, healthchecks
 from workers.core.lifecycle import statuses
@@ -52,7 +52,7 @@ KIND = Kind(
     finalizer="extensions.gardener.cloud/controlplane",
     descriptions=statuses.descriptions_for("ControlPlane"),
     classes=frozenset({"shoot"}),
-    clouds={cloud: cloud for cloud in CLOUD_TYPES},
+    clouds=BY_TYPE,
     deadline=180.0,
     deletes_without_shoot=True,
 )

@@ -14,8 +14,9 @@ from clouds.frame.decoding import parse
 from clouds.frame.gardenobjects import ProfileSpec, ShootSpec
 from clouds.frame.infrastructure import Plan, Site
 from windowbox.errors import Malformed
+from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.objects import Object, mapping, replacement
-from windowbox.settings.cloudsettings import CLOUD_TYPES, CloudSettings
+from windowbox.settings.cloudsettings import CloudSettings
 from workers.core.cloudaccounts import Account, CloudAccounts
 from workers.core.lifecycle.actuators import Run, Status, shoot_of
 from workers.core.owned.targets import TargetCluster, TargetClusters

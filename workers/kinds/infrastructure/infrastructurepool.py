@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 
 from windowbox.errors import Conflict, Superseded, TransientError, Waiting, WindowboxError
 from windowbox.kinds import Served
+from windowbox.models.clouds import BY_TYPE
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, ObjectRef
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.kindsettings import InfrastructureSettings
 from workers.core.cloudaccounts import CloudAccounts
 from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
@@ -60,7 +60,7 @@ KIND = Kind(
     finalizer="extensions.gardener.cloud/infrastructure",
     descriptions=DESCRIPTIONS,
     classes=frozenset({"shoot"}),
-    clouds={cloud: cloud for cloud in CLOUD_TYPES},
+    clouds=BY_TYPE,
     deadline=1200.0,
     strips_all_finalizers=False,
 )

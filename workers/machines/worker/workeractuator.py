@@ -11,6 +11,7 @@ from clouds.frame.operator import faults
 from clouds.frame.pools import Group
 from windowbox.errors import Conflict, Malformed, TransientError, Waiting
 from windowbox.models import machinekeys as keys
+from windowbox.models.clouds import BY_TYPE, CLOUD_TYPES
 from windowbox.models.gardener.worker import WorkerPool
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import (
@@ -26,7 +27,6 @@ from windowbox.models.refs import (
     WORKERS,
     ObjectRef,
 )
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock, healthchecks
 from workers.core.cloudaccounts import CloudAccounts
@@ -57,7 +57,7 @@ KIND = Kind(
         ),
     ),
     classes=frozenset({"shoot"}),
-    clouds={cloud: cloud for cloud in CLOUD_TYPES},
+    clouds=BY_TYPE,
     deadline=300.0,
     strips_all_finalizers=False,
 )
