@@ -91,12 +91,12 @@ def test_the_readme_links_the_glossary_on_its_first_screen() -> None:
     assert any("docs/glossary.md" in line for line in first_screen)
 
 
-_WALKS = (DOCS / "architecture.md").read_text().split("## Six walks through the code")[1].split("\n## ")[0]
+_WALKS = (DOCS / "architecture.md").read_text().split("## Seven walks through the code")[1].split("\n## ")[0]
 STEPS = re.findall(r"`([\w/]+\.py)`\s+`(\w+)`", _WALKS)
 
 
-def test_there_are_six_walks() -> None:
-    assert len(re.findall(r"^### ", _WALKS, re.MULTILINE)) == 6
+def test_there_are_seven_walks() -> None:
+    assert len(re.findall(r"^### ", _WALKS, re.MULTILINE)) == 7
     assert len(STEPS) > 30
 
 
