@@ -27,7 +27,9 @@ def _control_plane(spec: Json, overlay_off: bool) -> Json:
     if given is None:
         config: Json = {"apiVersion": f"{ControlPlaneConfig.group}/v1alpha1", "kind": "ControlPlaneConfig"}
     else:
-        config = spelled(decode(ControlPlaneConfig, given, "spec.provider.controlPlaneConfig"))
+        path = "spec.provider.controlPlaneConfig"
+        config = spelled(decode(ControlPlaneConfig, given, path, kind_optional=True))
+        config |= {"apiVersion": f"{ControlPlaneConfig.group}/v1alpha1", "kind": "ControlPlaneConfig"}
         # Decoding sets defaults; a new config goes without.
         config["storage"] = {"managedDefaultClass": True, **config.get("storage", {})}
     config.setdefault("cloudControllerManager", {})["useCustomRouteController"] = overlay_off

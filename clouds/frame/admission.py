@@ -18,7 +18,7 @@ from clouds.frame.gardenobjects import (
     shoot,
     stored,
 )
-from clouds.frame.problems import Problem, Refused, plain
+from clouds.frame.problems import Problem, Refused, plain, required
 from windowbox.errors import Malformed
 from windowbox.models.gardener.cloudprofile import require_small
 
@@ -44,6 +44,7 @@ class _Provider(Lenient):
 class _Binding(Lenient):
     """A SecretBinding or CredentialsBinding."""
 
+    metadata: Metadata = Metadata()
     provider: _Provider | None = None
     secret_ref: _Reference = _Reference()
     credentials_ref: _Reference = _Reference()
@@ -145,30 +146,34 @@ def _secret(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iter
 def _secret_binding(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iterator[Problem]:
     """ALL-6: checked unless the type of the provider stays."""
     binding, before = (parse(_Binding, one, "the SecretBinding") for one in (new, old))
-    kind = binding.provider and binding.provider.type
-    if before.provider and kind == before.provider.type:
+    if before.provider and binding.provider is None:  # the extension crashes
+        return iter([required("provider", f"set its type to {before.provider.type!r:.99} again")])
+    if before.provider and binding.provider == before.provider:
         return iter(())
-    return _referenced(cloud, binding.secret_ref, find)
+    return _referenced(cloud, binding, binding.secret_ref, find)
 
 
 def _credentials_binding(cloud: Cloud, new: Object, old: Object | None, find: Lookup) -> Iterator[Problem]:
     """ALL-6: checked at creation; what it refers to never changes."""
     if old is not None:
         return iter(())
-    reference = parse(_Binding, new, "the CredentialsBinding").credentials_ref
+    binding = parse(_Binding, new, "the CredentialsBinding")
+    reference = binding.credentials_ref
     if (reference.api_version, reference.kind) != ("v1", "Secret"):
         found = f"version {reference.api_version!r:.99}, kind {reference.kind!r:.99}"
         raise Malformed(f"unsupported credentials reference: {found}: refer to a Secret of v1")
-    return _referenced(cloud, reference, find)
+    return _referenced(cloud, binding, reference, find)
 
 
-def _referenced(cloud: Cloud, reference: _Reference, find: Lookup) -> Iterator[Problem]:
-    found = find("Secret", reference.namespace, reference.name)
+def _referenced(cloud: Cloud, binding: _Binding, reference: _Reference, find: Lookup) -> Iterator[Problem]:
+    """The Secret is in the namespace of the binding if the reference names none."""
+    namespace = reference.namespace or binding.metadata.namespace
+    found = find("Secret", namespace, reference.name)
     if found is None:
-        raise Malformed(f"there is no Secret {reference.namespace}/{reference.name}: create it first")
+        raise Malformed(f"there is no Secret {namespace}/{reference.name}: create it first")
     reason = cloud.secret(_decoded(found), None)
     if reason:
-        yield plain(f"Secret {reference.namespace}/{reference.name}: {reason}")
+        yield plain(f"Secret {namespace}/{reference.name}: {reason}")
 
 
 def credentials_reason(review: ShootReview, secret: Secret) -> str | None:
@@ -188,9 +193,10 @@ def credentials(shoot: Shoot, find: Lookup) -> dict[str, bytes]:
     if (given := find(kind, namespace, name)) is not None:
         binding = parse(_Binding, given, f"the {kind}")
         reference = binding.secret_ref if spec.secret_binding_name else binding.credentials_ref
-    found = find("Secret", reference.namespace, reference.name)
+    found = find("Secret", reference.namespace or namespace, reference.name)
     if found is None:
-        raise Malformed(f"there is no Secret {reference.namespace}/{reference.name}: create it first")
+        where = f"{reference.namespace or namespace}/{reference.name}"
+        raise Malformed(f"there is no Secret {where}: create it first")
     return _decoded(found)
 
 
@@ -198,7 +204,8 @@ def _decoded(secret: Mapping[str, Any]) -> dict[str, bytes]:
     """The data of a Secret. The values never appear in an error."""
     try:
         return {
-            name: b64decode(value or "", validate=True) for name, value in (secret.get("data") or {}).items()
+            name: b64decode("" if value is None else value, validate=True)
+            for name, value in (secret.get("data") or {}).items()
         }
     except (TypeError, AttributeError, ValueError) as error:
         raise Malformed("data of the Secret has a value that is not base64: encode it") from error

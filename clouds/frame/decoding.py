@@ -31,7 +31,9 @@ class Struct(BaseModel):
         if given is None:
             return {}
         if isinstance(given, dict) and None in given.values():
-            return {name: value for name, value in given.items() if value is not None}
+            known = {field.alias for field in cls.model_fields.values()}
+            # A field that is unknown is so with null too.
+            return {name: value for name, value in given.items() if value is not None or name not in known}
         return given
 
 
@@ -117,7 +119,7 @@ def spelled(config: Config) -> dict[str, Any]:
 def parse(model: type[_S], given: object, what: str) -> _S:
     """The value as this model. Malformed if it has other types."""
     try:
-        return model.model_validate(given)
+        return model.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
         raise Malformed(f"{what}: {listed(error)}") from error
 

@@ -225,15 +225,21 @@ def stored(shoot: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _CONFIGS = ("providerConfig", "infrastructureConfig", "controlPlaneConfig")
+_TEXTS = ("zones", "ipFamilies")
+"""Lists of texts, where null is an empty text."""
+
+
+def _stored(name: str, value: Any) -> Any:
+    if name in _CONFIGS:
+        return deepcopy(value)
+    if name in _TEXTS and isinstance(value, list):
+        return ["" if one is None else one for one in value]
+    return _without_nulls(value)
 
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {
-            name: deepcopy(one) if name in _CONFIGS else _without_nulls(one)
-            for name, one in value.items()
-            if one is not None
-        }
+        return {name: _stored(name, one) for name, one in value.items() if one is not None}
     if isinstance(value, list):
         return [{} if one is None else _without_nulls(one) for one in value]
     return value

@@ -33,6 +33,9 @@ def test_null_in_a_list_is_an_empty_element() -> None:
     ("given", "named"),
     [
         (_config(unexpected=1), "unexpected"),
+        (_config(unexpected=None), "unexpected"),
+        (_config(networks={"zones": [{"unexpected": None}]}), "unexpected"),
+        (_config(dual_stack={"enabled": True}), "dual_stack"),
         (_config(networks={"zones": [{"name": 5}]}), "networks.zones.0.name"),
         (_config(networks=[]), "networks"),
         (_config(kind="infrastructureconfig"), "kind"),
