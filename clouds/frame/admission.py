@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from clouds.frame.gardenobjects import (
 from clouds.frame.problems import Problem, Refused, plain, required
 from windowbox.errors import Malformed
 from windowbox.models.gardener.cloudprofile import require_small
+from windowbox.models.objects import from_base64
 
 Object = Mapping[str, Any]
 
@@ -204,7 +204,7 @@ def _decoded(secret: Mapping[str, Any]) -> dict[str, bytes]:
     """The data of a Secret. The values never appear in an error."""
     try:
         return {
-            name: b64decode("" if value is None else value, validate=True)
+            name: from_base64("" if value is None else value)
             for name, value in (secret.get("data") or {}).items()
         }
     except (TypeError, AttributeError, ValueError) as error:

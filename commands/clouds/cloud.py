@@ -245,12 +245,10 @@ def _account(secret: Document, type_: str | None) -> str:
         one.removeprefix(_OF_CLOUD) for one in mapping(secret.metadata.get("labels")) if _OF_CLOUD in one
     ]
     chosen = table.cloud(type_ or next((one for one in labels if one in table.TYPES), ""))
-    given = mapping(secret.content.get("stringData"))
     try:
         data = {key: from_base64(str(one)) for key, one in mapping(secret.content.get("data")).items()}
     except ValueError as error:
         raise Malformed(f"{secret.title} has data that is not base64: encode it") from error
-    data |= {key: str(one).encode() for key, one in given.items()}
     if reason := chosen.secret(data, None):
         raise Malformed(f"{secret.title}: {reason}")
     return inventory.account_name(chosen.type, chosen.account(data).identity)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from base64 import b64encode
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +137,16 @@ def _objects(file: str, node: yaml.Node, content: object) -> Iterator[Document]:
         for item, place in zip(items, inside.value, strict=True):
             yield from _objects(file, place, item)
     else:
-        yield Document(file, node, content)
+        yield Document(file, node, _with_string_data(content))
+
+
+def _with_string_data(content: dict[str, Any]) -> dict[str, Any]:
+    """A Secret as an API server stores it: with `stringData` in its data. Others as they are."""
+    given = mapping(content.get("stringData"))
+    if content.get("kind") != "Secret" or not given:
+        return content
+    added = {name: b64encode(str(text).encode(errors="replace")).decode() for name, text in given.items()}
+    return {**content, "data": {**mapping(content.get("data")), **added}}
 
 
 def _place(node: yaml.Node, path: str) -> _Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -218,3 +219,17 @@ def test_a_shoot_of_any_form_gets_an_answer(spec: object) -> None:
 )
 def test_failures_have_codes_of_their_own(arguments: list[str], code: int) -> None:
     assert run(*arguments, given=b"a: [").exit_code == code
+
+
+@pytest.mark.parametrize("cloud", [one for one in CLOUDS if one != "equinixmetal"])
+@pytest.mark.parametrize("written", ["as text", "in lines"])
+def test_secrets_are_read_as_an_api_server_reads_them(cloud: str, written: str) -> None:
+    objects = example(cloud)
+    secret = next(one for one in objects if one["kind"] == "Secret")
+    if written == "as text":
+        data = secret.pop("data")
+        secret["stringData"] = {name: b64decode(one).decode() for name, one in data.items()}
+    else:
+        secret["data"] = {name: f"{one[:8]}\n{one[8:]}\n" for name, one in secret["data"].items()}
+    shown = run("-", given=dumped(*objects))
+    assert (shown.exit_code, shown.stdout) == (0, "")
