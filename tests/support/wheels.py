@@ -14,8 +14,8 @@ from pathlib import Path
 
 SOURCES = {
     "pyproject.toml", "README.md", "LICENSE",
-    "bus", "commands", "deploy", "examples", "patchers", "sandbox", "watchers", "webhooks", "windowbox",
-    "workers",
+    "bus", "clouds", "commands", "deploy", "examples", "patchers", "sandbox", "watchers", "webhooks",
+    "windowbox", "workers",
 }  # fmt: skip
 """What a wheel is built from."""
 

@@ -399,7 +399,7 @@ def writes(shoot: Client) -> list[tuple[str, str, str]]:
     found = []
     for event in map(json.loads, log.split(b"\n")[:-1]):
         about = event.get("objectRef", {})
-        ours = event["user"]["username"] == "system:windowbox:worker"
+        ours = event["user"].get("username") == "system:windowbox:worker"
         if ours and event["stage"] == "ResponseComplete" and about.get("namespace") == shoot.namespace:
             found.append((event["verb"], about["resource"], about.get("name", "")))
     return [one for one in found if one[0] in WRITES and one[1] != "extensions"]

@@ -116,6 +116,7 @@ WALL_CLOCKS = {
     "bus/transport/connection.py": "measures how far the server's clock is from it",
     "bus/workqueue/pool.py": "the journal shows it",
     "patchers/directwrites.py": "the journal shows it",
+    "clouds/frame/operator/faults.py": "the end of a fault, which the operator's machine has set",
     "webhooks/journal.py": "the journal shows it",
     "windowbox/clients/kubernetes/kube.py": "the clock of a tenant's server is not trusted",
     "windowbox/clients/kubernetes/leaderelection.py": "candidates only compare whether it has changed",
@@ -123,6 +124,8 @@ WALL_CLOCKS = {
     "windowbox/clients/nameserver/tsig.py": "signatures hold it; errors tell how far the clocks differ",
     "windowbox/settings/imagevector.py": "authorities of files that the operator writes",
     "windowbox/telemetry/tracing.py": "spans show it",
+    "workers/core/cloudfaults.py": "the end of a fault, which the operator's machine has set",
+    "workers/kinds/backups/retentions.py": "the age of files, whose times are of this machine",
     "workers/replay.py": "reports of a replay are recorded without it",
     "workers/loadbalancer/edge/reporter.py": "the state of an edge shows it",
     "workers/loadbalancer/ipam/addressclaims.py": "the order of those who wait for an address",
@@ -135,7 +138,7 @@ WALL_CLOCKS = {
 
 def test_the_clock_of_this_machine_is_read_where_it_decides_nothing() -> None:
     reads = re.compile(r"datetime\.now\(|utcnow\(|[^_.\w]time\.time(_ns)?\(")
-    parts = ("bus", "patchers", "watchers", "webhooks", "windowbox", "workers")
+    parts = ("bus", "clouds", "patchers", "watchers", "webhooks", "windowbox", "workers")
     modules = (path for part in parts for path in (TOP / part).rglob("*.py"))
     found = {str(path.relative_to(TOP)) for path in modules if reads.search(path.read_text())}
     assert found == WALL_CLOCKS.keys()
