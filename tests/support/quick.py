@@ -24,7 +24,7 @@ from tests.support.scheduling import Took
 
 ROOT = Path(__file__).parents[2]
 _PACKAGES = (
-    "bus", "commands", "patchers", "sandbox", "tests", "tools", "watchers", "webhooks", "windowbox",
+    "bus", "clouds", "commands", "patchers", "sandbox", "tests", "tools", "watchers", "webhooks", "windowbox",
     "workers",
 )  # fmt: skip
 _DOCS = "tests/unit/docs"

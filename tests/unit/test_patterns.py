@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 TOP = Path(__file__).parents[2]
-PACKAGES = ("bus", "commands", "patchers", "sandbox", "watchers", "webhooks", "windowbox", "workers")
+PACKAGES = (
+    "bus",
+    "clouds",
+    "commands",
+    "patchers",
+    "sandbox",
+    "watchers",
+    "webhooks",
+    "windowbox",
+    "workers",
+)
 NOT_FOREIGN = (
     "sandbox",  # our own programs and files
     "commands",  # what the user types

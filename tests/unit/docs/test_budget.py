@@ -14,7 +14,7 @@ from windowbox.kinds import KINDS
 from windowbox.models.refs import HEARTBEATS
 
 ROOT = Path(__file__).resolve().parents[3]
-PRODUCT = ("bus", "patchers", "watchers", "webhooks", "windowbox", "workers")
+PRODUCT = ("bus", "clouds", "patchers", "watchers", "webhooks", "windowbox", "workers")
 PAGE = (ROOT / "docs/security.md").read_text()
 METRICS = (ROOT / "windowbox/telemetry/metrics.py").read_text()
 _TABLE = re.compile(r"^### (?P<title>[^\n]+)\n(?P<text>.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)

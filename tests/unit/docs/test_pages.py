@@ -23,7 +23,18 @@ _FILE = re.compile(
 )
 _LINK = re.compile(r"\]\([^)]*\)")
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-SOURCES = ("bus", "commands", "patchers", "sandbox", "tools", "watchers", "webhooks", "windowbox", "workers")
+SOURCES = (
+    "bus",
+    "clouds",
+    "commands",
+    "patchers",
+    "sandbox",
+    "tools",
+    "watchers",
+    "webhooks",
+    "windowbox",
+    "workers",
+)
 MANIFESTS = sorted(path for place in ("examples", "deploy") for path in (ROOT / place).rglob("*.[yt]*"))
 VERBS = (
     *("annotate", "attach", "cp", "debug", "delete", "describe", "edit", "exec", "get", "label", "logs"),
