@@ -94,7 +94,7 @@ def _objects(cloud: str, given: Json, *, old_form: bool) -> dict[tuple[str, str,
     group = f"{cloud}.provider.extensions.gardener.cloud/v1alpha1"
     profile = deepcopy(given["profile"])
     profile["providerConfig"] |= {"apiVersion": group, "kind": "CloudProfileConfig"}
-    data = {name: b64encode(text.encode()) for name, text in given.get("secret", {}).items()}
+    data = {name: b64encode(text.encode()).decode() for name, text in given.get("secret", {}).items()}
     objects: dict[tuple[str, str, str], Json] = {
         ("CloudProfile", "", cloud): {"spec": profile},
         ("Secret", _NAMESPACE, "core"): {"data": data},
