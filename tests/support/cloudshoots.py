@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 from copy import deepcopy
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from sandbox.shoots import cloudmanifests
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
 from windowbox.models.clouds import CLOUD_TYPES
 from windowbox.models.objects import Object
@@ -31,8 +29,7 @@ def example(cloud: str) -> dict[str, Any]:
 
 @cache
 def _read(cloud: str) -> dict[str, Any]:
-    text = (files("sandbox.shipped") / "examples" / "clouds" / f"{cloud}.yaml").read_text()
-    return {one["kind"]: one for one in yaml.safe_load_all(text)}
+    return cloudmanifests.example(cloud)
 
 
 def changed(object: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
