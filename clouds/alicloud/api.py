@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from clouds.frame.decoding import Config, Struct, Switch
+from clouds.frame.decoding import Config, Struct
+from clouds.frame.featuregates import CloudControllerManager
 
 _GROUP = "alicloud.provider.extensions.gardener.cloud"
 
@@ -36,10 +37,6 @@ class InfrastructureConfig(Config):
     group = _GROUP
 
     networks: Networks = Networks()
-
-
-class CloudControllerManager(Struct):
-    feature_gates: dict[str, Switch] | None = None
 
 
 class Csi(Struct):

@@ -50,7 +50,7 @@ def problems(review: ShootReview) -> Iterator[Problem]:
     steps += [
         infrastructure.problems(config, spec.networking),
         _pools(spec.provider.workers, zones),
-        _feature_gates(control_plane, spec.kubernetes.version),
+        featuregates.problems(control_plane.cloud_controller_manager, spec.kubernetes.version),
     ]
     if review.old is None:
         steps.append(_networking(spec.networking))
@@ -126,9 +126,3 @@ def _control_plane(shoot: Shoot) -> ControlPlaneConfig:
         return decode_leniently(ControlPlaneConfig, given, _CONTROL_PLANE)
     except Malformed as error:
         raise Refused(Problem(_CONTROL_PLANE, "Invalid", str(error))) from error
-
-
-def _feature_gates(config: ControlPlaneConfig, kubernetes: str) -> Iterator[Problem]:
-    if (manager := config.cloud_controller_manager) and manager.feature_gates:
-        path = f"{_CONTROL_PLANE}.cloudControllerManager.featureGates"
-        yield from featuregates.problems(manager.feature_gates, kubernetes, path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from clouds.frame.decoding import Config, Int64, Struct, Switch, Text
+from clouds.frame import featuregates
+from clouds.frame.decoding import Config, Int64, Struct, Text
 from clouds.frame.quantities import NodeTemplate
 
 _GROUP = "aws.provider.extensions.gardener.cloud"
@@ -47,8 +48,7 @@ class InfrastructureConfig(Config):
     ignore_tags: IgnoreTags | None = None
 
 
-class CloudControllerManager(Struct):
-    feature_gates: dict[str, Switch] | None = None
+class CloudControllerManager(featuregates.CloudControllerManager):
     use_custom_route_controller: bool | None = None
 
 

@@ -70,10 +70,8 @@ def _networking(shoot: Shoot) -> Iterator[Problem]:
 def _control_plane(shoot: Shoot) -> Iterator[Problem]:
     given = shoot.spec.provider.control_plane_config
     if given is not None:
-        manager = _decoded(ControlPlaneConfig, given, _CONTROL_PLANE).cloud_controller_manager
-        if manager and manager.feature_gates:
-            path = f"{_CONTROL_PLANE}.cloudControllerManager.featureGates"
-            yield from featuregates.problems(manager.feature_gates, shoot.spec.kubernetes.version, path)
+        config = _decoded(ControlPlaneConfig, given, _CONTROL_PLANE)
+        yield from featuregates.problems(config.cloud_controller_manager, shoot.spec.kubernetes.version)
 
 
 def _pool(shoot: Shoot, i: int, infra: InfrastructureConfig) -> Iterator[Problem]:

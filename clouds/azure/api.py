@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from clouds.frame.decoding import Config, Int32, Struct, Switch, Text
+from clouds.frame.decoding import Config, Int32, Struct, Text
+from clouds.frame.featuregates import CloudControllerManager
 from clouds.frame.quantities import NodeTemplate
 
 _GROUP = "azure.provider.extensions.gardener.cloud"
@@ -86,10 +87,6 @@ class InfrastructureConfig(Config):
     def zones(self) -> list[Zone]:
         """The zones with a subnet each; empty if all share one."""
         return self.networks.zones or []
-
-
-class CloudControllerManager(Struct):
-    feature_gates: dict[str, Switch] | None = None
 
 
 class Storage(Struct):

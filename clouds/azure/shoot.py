@@ -40,10 +40,7 @@ def problems(review: ShootReview) -> Iterator[Problem]:
     yield from infrastructure.unknown_zones(stored, infra, profile.zones(spec.region))
     migrates = shoot.metadata.annotations.get(_MIGRATION) == "true"
     yield from infrastructure.problems(infra, spec.networking, migrates=migrates)
-    manager = control_plane.cloud_controller_manager
-    if manager and manager.feature_gates:
-        path = f"{_CONTROL_PLANE}.cloudControllerManager.featureGates"
-        yield from featuregates.problems(manager.feature_gates, spec.kubernetes.version, path)
+    yield from featuregates.problems(control_plane.cloud_controller_manager, spec.kubernetes.version)
     subnets = frozenset(str(zone.name) for zone in infra.zones)
     for i, pool in enumerate(spec.provider.workers):
         yield from worker.problems(pool, infra.zoned, subnets, f"{_WORKERS}[{i}]")

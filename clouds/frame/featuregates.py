@@ -8,9 +8,12 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from clouds.frame.decoding import Struct, Switch
 from clouds.frame.problems import Problem, forbidden, invalid
 from windowbox.models import constraints
 from windowbox.models.constraints import Version
+
+_PATH = "spec.provider.controlPlaneConfig.cloudControllerManager.featureGates"
 
 
 class _Gate(NamedTuple):
@@ -21,11 +24,19 @@ class _Gate(NamedTuple):
     """The default."""
 
 
-def problems(gates: Mapping[str, bool], kubernetes: str, path: str) -> Iterator[Problem]:
+class CloudControllerManager(Struct):
+    """A part of each cloud's ControlPlaneConfig."""
+
+    feature_gates: dict[str, Switch] | None = None
+
+
+def problems(manager: CloudControllerManager | None, kubernetes: str) -> Iterator[Problem]:
     """ALL-8: gates that this version of Kubernetes does not have, or does not let anyone switch."""
+    if manager is None or not manager.feature_gates:
+        return
     version = constraints.version(kubernetes)
-    for name, on in gates.items():
-        gate, where = _gates().get(name), f"{path}.{name}"
+    for name, on in manager.feature_gates.items():
+        gate, where = _gates().get(name), f"{_PATH}.{name}"
         if gate is None:
             yield invalid(where, name, f"unknown feature gate {name}: correct the name, or leave it out")
         elif (gate.added and version < gate.added) or (gate.removed and version >= gate.removed):

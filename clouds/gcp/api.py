@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from clouds.frame.decoding import Config, Int32, Int64, Struct, Switch, Text
+from clouds.frame.decoding import Config, Int32, Int64, Struct, Text
+from clouds.frame.featuregates import CloudControllerManager
 from clouds.frame.quantities import Duration, NodeTemplate
 
 _GROUP = "gcp.provider.extensions.gardener.cloud"
@@ -62,10 +63,6 @@ class InfrastructureConfig(Config):
     group = _GROUP
 
     networks: Networks = Networks()
-
-
-class CloudControllerManager(Struct):
-    feature_gates: dict[str, Switch] | None = None
 
 
 class Storage(Struct):

@@ -64,10 +64,7 @@ def _control_plane(config: ControlPlaneConfig, review: ShootReview) -> Iterator[
         yield not_supported(path, config.zone, known)
     if not any(config.zone in pool.zones for pool in spec.provider.workers):
         yield invalid(path, config.zone, "must be part of at least one worker zone: add it to a pool")
-    manager = config.cloud_controller_manager
-    if manager and manager.feature_gates:
-        where = f"{_CONTROL_PLANE}.cloudControllerManager.featureGates"
-        yield from featuregates.problems(manager.feature_gates, spec.kubernetes.version, where)
+    yield from featuregates.problems(config.cloud_controller_manager, spec.kubernetes.version)
 
 
 def _worker_config(pool: Worker, path: str) -> Iterator[Problem]:

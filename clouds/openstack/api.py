@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from clouds.frame.decoding import Config, Int32, Struct, Switch, Text
+from clouds.frame.decoding import Config, Int32, Struct, Text
+from clouds.frame.featuregates import CloudControllerManager
 from clouds.frame.quantities import Duration, NodeTemplate
 
 _GROUP = "openstack.provider.extensions.gardener.cloud"
@@ -37,10 +38,6 @@ class InfrastructureConfig(Config):
     floating_pool_name: str = ""
     floating_pool_subnet_name: str | None = None
     networks: Networks = Networks()
-
-
-class CloudControllerManager(Struct):
-    feature_gates: dict[str, Switch] | None = None
 
 
 class LoadBalancerClass(Struct):

@@ -28,10 +28,7 @@ def problems(config: ControlPlaneConfig, infra: InfrastructureConfig, kubernetes
     ):  # OST-C8
         detail = "needs a share network: set networks.shareNetwork.enabled in the infrastructureConfig"
         yield invalid(f"{_PATH}.storage.csiManila.enabled", True, detail)
-    manager = config.cloud_controller_manager
-    if manager and manager.feature_gates:
-        path = f"{_PATH}.cloudControllerManager.featureGates"
-        yield from featuregates.problems(manager.feature_gates, kubernetes, path)
+    yield from featuregates.problems(config.cloud_controller_manager, kubernetes)
 
 
 def profile_problems(
