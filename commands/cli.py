@@ -72,6 +72,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "cloud": Entry("commands.clouds.cloud:cloud", "Emulated clouds: their objects, and faults."),
         "plan": Entry("commands.clouds.plan:plan", "Show what an update of a Shoot does."),
     },
+    "Gardener: the real one": {
+        "gardener": Entry("commands.gardener:gardener", "A real Gardener in a sandbox of its own."),
+    },
     "Shell": {"completion": Entry("commands.cli:completion", "Completion for bash, zsh or fish.")},
 }
 

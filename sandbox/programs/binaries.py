@@ -32,7 +32,7 @@ class Program:
     oldest: Version
     ask: tuple[str, ...] = ("--version",)
     module: str | None = None
-    """Its folder under deploy/binaries; None if it comes as a package of the system."""
+    """Its folder, in deploy/binaries unless absolute; None if it comes as a package of the system."""
     package: str = ""
     """Its main package, in this module."""
     nodes: bool = False
@@ -41,6 +41,13 @@ class Program:
     """Variables of Go, and the parts of the version that they get."""
     effort: int = 0
     """CPU seconds of compiling what those before it in the table have not; measured on a slow machine."""
+    output: str = ""
+    """The name that Go gives it, if that is not its own: the last part of its package."""
+
+    @property
+    def compiled(self) -> str:
+        """The name of the file that Go writes."""
+        return self.output or self.name
 
     @property
     def title(self) -> str:

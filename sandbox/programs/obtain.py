@@ -77,9 +77,14 @@ def obtain(
 
 def another(program: Program, progress: Progress) -> Path:
     """A program of a version that no command asks for, built unless the cache has it."""
-    if not binaries.cached(program).exists():
-        _get([program], progress, download=False)
+    compile_missing([program], progress)
     return binaries.cached(program)
+
+
+def compile_missing(programs: Iterable[Program], progress: Progress) -> None:
+    """Compile those programs that the cache lacks, in the order given; the table need not have them."""
+    if wanted := _missing(programs):
+        _get(wanted, progress, download=False)
 
 
 def _get(
@@ -247,11 +252,11 @@ def _watch(
     """Wait for the build, show its progress, and keep each program when it is there; returns what is not."""
     left = list(programs)
     for _ in _running(builder, job, progress):
-        for program in [program for program in left if (results / program.name).exists()]:
+        for program in [program for program in left if (results / program.compiled).exists()]:
             left.remove(program)
             if len(programs) > 1:
                 progress.say(f"  {program.title}: compiled after {job.seconds:.0f} s")
-            keep(program, results / program.name)
+            keep(program, results / program.compiled)
         compiled = sum(" " not in line for line in log.read_text(errors="replace").splitlines())
         coming = f"{left[0].name} comes next, " if left and len(programs) > 1 else ""
         job.detail = f"{coming}{compiled} of at most {packages} packages"

@@ -94,8 +94,9 @@ def test_a_sandbox_runs(windowbox: CommandLine) -> None:
     assert "is not running" in windowbox("status", expect=None)
 
 
-def test_benchmarks_need_a_checkout(windowbox: CommandLine) -> None:
-    assert "runs from a checkout" in windowbox("bench", "bus", "-n", "200", expect=1)
+@pytest.mark.parametrize("command", [("bench", "bus", "-n", "200"), ("gardener", "build")])
+def test_commands_of_a_checkout_say_so(windowbox: CommandLine, command: tuple[str, ...]) -> None:
+    assert "runs from a checkout" in windowbox(*command, expect=1)
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:

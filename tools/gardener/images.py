@@ -1,0 +1,208 @@
+"""The images that Gardener and its parts name, and what this landscape has in their place: the one table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from sandbox.nodes import images
+from sandbox.nodes.images import Image
+from sandbox.programs import binaries
+from tools.gardener import hosttools, programs
+
+How = Literal["real", "stand-in", "played", "absent"]
+
+_RELEASES = "gardener-project/releases"
+_GARDENER, _THIRD = f"{_RELEASES}/gardener", f"{_RELEASES}/3rd"
+_PASSWD = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"
+_GROUP = "root:x:0:\nnonroot:x:65532:\n"
+_NONROOT = "65532:65532"
+_KUBERNETES = f"v{binaries.PROGRAMS['kube-apiserver'].version}"
+
+
+@dataclass(frozen=True)
+class Component:
+    """An image by the path of its repository, without a host, and what is in it."""
+
+    repository: str
+    how: How
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The name of the program for each path; the first one is the entry point."""
+    why: str = ""
+    """One sentence for people: what takes its place, or why nothing does."""
+    user: str = _NONROOT
+    tag: str = ""
+    """The only tag that it has; empty if it has any."""
+    tools: tuple[str, ...] = ()
+    """Programs of this machine in /usr/sbin. Such an image has Busybox, too."""
+    busybox: bool = False
+    """Whether it is that image of the sandbox, with a shell."""
+
+
+def find(reference: str) -> Component | None:
+    """The row for `[host/]repository[:tag][@digest]`, or None if the table has none."""
+    repository, tag = _parted(reference)
+    row = COMPONENTS.get(repository)
+    return None if row is None or (row.tag and tag and tag != row.tag) else row
+
+
+def image(reference: str) -> Image | None:
+    """The image of this name; None if its Pods are played, or nobody knows it."""
+    row = find(reference)
+    if row is None or row.how in ("played", "absent"):
+        return None
+    if row.repository == "pause":
+        return replace(_sandbox(images.PAUSE), name=reference, user=_NONROOT)
+    files: dict[str, Path | str] = {name.lstrip("/"): programs.path(one) for name, one in row.files.items()}
+    entrypoint = tuple(row.files)[:1]
+    if not (row.busybox or row.tools):
+        files |= {"etc/passwd": _PASSWD, "etc/group": _GROUP}
+        return Image(reference, files, entrypoint, folders=("tmp", "home/nonroot"), user=row.user)
+    base = _sandbox(images.BUSYBOX)
+    found, links = hosttools.files(row.tools)
+    # What this machine has comes before the applets of the same name.
+    applets = {name: target for name, target in base.links.items() if name not in found}
+    return replace(
+        base, name=reference, files={**base.files, **found, **files}, links={**applets, **links},
+        entrypoint=entrypoint, user=row.user,
+    )  # fmt: skip
+
+
+def _sandbox(name: str) -> Image:
+    return next(one for one in images.images() if one.name == name)
+
+
+def _parted(reference: str) -> tuple[str, str]:
+    """The path of the repository, and the tag."""
+    path, _, _ = reference.partition("@")
+    first, slash, rest = path.partition("/")
+    # Only a host has a dot or a port.
+    path = rest if slash and re.search(r"[.:]|^localhost$", first) else path
+    repository, _, tag = path.partition(":")
+    return re.sub(r"^gardener-project/(public|snapshots)/", f"{_RELEASES}/", repository), tag
+
+
+def _rows() -> Iterator[Component]:
+    yield from _gardener()
+    yield from _etcd()
+    yield from _kubernetes()
+    yield from _networking()
+    yield from _autoscaling()
+    yield from _observability()
+
+
+def _gardener() -> Iterator[Component]:
+    for name in ("operator", "apiserver", "controller-manager", "scheduler", "admission-controller"):
+        yield Component(f"{_GARDENER}/{name}", "real", {f"/gardener-{name}": f"gardener-{name}"})
+    yield Component(f"{_GARDENER}/gardenlet", "real", {"/gardenlet": "gardenlet"})
+    yield Component(
+        f"{_GARDENER}/resource-manager", "real",
+        {"/gardener-resource-manager": "gardener-resource-manager-whole"},
+    )  # fmt: skip
+    yield Component(f"{_GARDENER}/node-agent", "real", {"/gardener-node-agent": "gardener-node-agent"})
+    yield Component(
+        f"{_GARDENER}/dependency-watchdog",
+        "real",
+        {"/usr/local/bin/dependency-watchdog": "dependency-watchdog"},
+    )
+    yield Component(
+        f"{_GARDENER}/machine-controller-manager", "absent", why="windowbox manages machines itself."
+    )
+    for name, why in (
+        ("gardenadm", "No Shoot hosts itself."),
+        ("gardener-discovery-server", "Its module is not public; the Garden does not ask for it."),
+        ("dashboard", "It is written for Node.js; the Garden does not ask for it."),
+        ("terminal-controller-manager", "Its module is not public; the Garden does not ask for it."),
+    ):
+        yield Component(f"{_GARDENER}/{name}", "absent", why=why)
+
+
+def _etcd() -> Iterator[Component]:
+    yield Component(f"{_GARDENER}/etcd-druid", "real", {"/etcd-druid": "etcd-druid"})
+    yield Component(f"{_GARDENER}/etcdbrctl", "real", {"/etcdbrctl": "etcdbrctl"})
+    yield Component(f"{_GARDENER}/etcd-wrapper", "played", why="Its module is not public.")
+    yield Component(f"{_THIRD}/alpine", "real", busybox=True, user="", why="It is Busybox, without musl.")
+    yield Component("etcd-development/etcd", "absent", why="No Shoot hosts itself.")
+
+
+def _kubernetes() -> Iterator[Component]:
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        yield Component(name, "real", {f"/usr/local/bin/{name}": name}, user="", tag=_KUBERNETES)
+    yield Component(
+        "kube-proxy", "real", {"/usr/local/bin/kube-proxy": "kube-proxy"}, user="", tag=_KUBERNETES,
+        tools=("iptables", "nft", "conntrack"),
+    )  # fmt: skip
+    yield Component(
+        f"{_RELEASES}/hyperkube", "real", {"/kubelet": "kubelet", "/kubectl": "kubectl"}, tag=_KUBERNETES
+    )
+    yield Component("pause", "stand-in", why="Busybox sleeps in its place.")
+    yield Component("metrics-server/metrics-server", "real", {"/metrics-server": "metrics-server"})
+    yield Component(
+        "node-problem-detector/node-problem-detector", "played", why="It reads the kernel's log through cgo."
+    )
+    for name in ("dashboard", "metrics-scraper"):
+        yield Component(f"{_THIRD}/kubernetesui/{name}", "absent", why="An addon that no Shoot here has.")
+
+
+def _networking() -> Iterator[Component]:
+    yield Component(
+        "coredns/coredns", "real", {"/coredns": "coredns"},
+        why="With the plugins that Gardener configures, without those of clouds.",
+    )  # fmt: skip
+    yield Component(
+        f"{_GARDENER}/alpine-iptables", "real", tools=("iptables",), user="",
+        why="Busybox, and the iptables of this machine.",
+    )  # fmt: skip
+    yield Component(
+        f"{_GARDENER}/alpine-conntrack", "real", tools=("conntrack",), user="",
+        why="Busybox, and the conntrack of this machine.",
+    )  # fmt: skip
+    not_public = "Its module is not public."
+    for name in ("vpn-server", "vpn-client", "apiserver-proxy", "ext-authz-server"):
+        yield Component(f"{_GARDENER}/{name}", "played", why=not_public)
+    for repository in ("istio-release/proxyv2", "istio-release/pilot", f"{_THIRD}/envoyproxy/envoy"):
+        yield Component(repository, "played", why="It is not built yet.")
+    yield Component(
+        "ingress-nginx/controller-chroot", "played", why="It is nginx with modules that are written in C."
+    )
+    yield Component(f"{_GARDENER}/ingress-default-backend", "played", why=not_public)
+    yield Component("dns/k8s-dns-node-cache", "absent", why="No Shoot here enables node-local DNS.")
+    yield Component(
+        f"{_GARDENER}/coredns-config-adapter", "absent", why="No Shoot here enables node-local DNS."
+    )
+
+
+def _autoscaling() -> Iterator[Component]:
+    for name in ("admission-controller", "recommender", "updater"):
+        yield Component(f"autoscaling/vpa-{name}", "real", {f"/{name}": f"vpa-{name}"})
+    yield Component(f"{_GARDENER}/autoscaler/cluster-autoscaler", "played", why="Its module is not public.")
+    yield Component("cpa/cluster-proportional-autoscaler", "absent", why="Shoots scale CoreDNS horizontally.")
+    yield Component(f"{_GARDENER}/pvc-autoscaler", "played", why="It is not built yet.")
+
+
+def _observability() -> Iterator[Component]:
+    yield Component(
+        "prometheus/node-exporter", "played", why="It is not built yet."
+    )  # fmt: skip
+    for repository in (
+        f"{_THIRD}/opentelemetry-operator/opentelemetry-operator",
+        f"{_GARDENER}/observability/opentelemetry-collector",
+        f"{_THIRD}/victoriametrics/victoria-logs", f"{_THIRD}/victoriametrics/operator",
+        "prometheus-operator/prometheus-operator", "prometheus-operator/prometheus-config-reloader",
+        "prometheus/prometheus", "prometheus/alertmanager", "prometheus/blackbox-exporter",
+        "cortexproject/cortex", "kube-state-metrics/kube-state-metrics", f"{_GARDENER}/metrics-exporter",
+        f"{_THIRD}/credativ/plutono", "kiwigrid/k8s-sidecar",
+        f"{_THIRD}/persesdev/perses", f"{_THIRD}/persesdev/perses-operator",
+        f"{_THIRD}/fluent-operator/fluent-operator", f"{_THIRD}/fluent-operator/fluent-bit",
+        f"{_GARDENER}/fluent-bit-to-vali", f"{_GARDENER}/fluent-bit-plugin",
+        f"{_THIRD}/credativ/vali", f"{_GARDENER}/vali-curator", f"{_THIRD}/credativ/valitail",
+        "brancz/kube-rbac-proxy", f"{_GARDENER}/telegraf-iptables", f"{_GARDENER}/event-logger",
+        f"{_GARDENER}/tune2fs",
+    ):  # fmt: skip
+        yield Component(repository, "played", why="Nothing here depends on what it observes.")
+
+
+COMPONENTS: dict[str, Component] = {row.repository: row for row in _rows()}

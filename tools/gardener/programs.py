@@ -1,0 +1,89 @@
+"""Gardener's programs, and those that it deploys: main packages of Go modules, compiled into the cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from sandbox.programs import binaries, obtain
+from sandbox.programs.binaries import Program
+from sandbox.progress import Progress
+from windowbox.errors import Missing
+
+_MODULES = Path(__file__).parent / "modules"
+GARDENER = "1.150.0"
+
+_VERSION = "k8s.io/component-base/version"
+_STAMPS = tuple(f"{_VERSION}.git{part}" for part in ("Version=v{version}", "Major={major}", "Minor={minor}"))
+"""gardenlet compares its version with the Garden's, and is v0.0.0-master without a stamp: refused."""
+
+
+def _programs() -> Iterator[Program]:
+    gardener, vpa = "github.com/gardener/gardener/cmd", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg"
+    for name in (
+        "gardener-operator", "gardenlet", "gardener-apiserver", "gardener-controller-manager",
+        "gardener-scheduler", "gardener-admission-controller",
+    ):  # fmt: skip
+        yield _program(name, GARDENER, f"{gardener}/{name}", _STAMPS)
+    # The sandbox has a smaller one of this name.
+    yield _program(
+        "gardener-resource-manager-whole", GARDENER, f"{gardener}/gardener-resource-manager", _STAMPS
+    )
+    yield _program("gardener-node-agent", GARDENER, f"{gardener}/gardener-node-agent", _STAMPS)
+    druid = "github.com/gardener/etcd-druid"
+    yield _program(
+        "etcd-druid", "0.38.1", f"{druid}/cmd", (f"{druid}/internal/version.gitVersion=v{{version}}",)
+    )
+    brctl = "github.com/gardener/etcd-backup-restore"
+    yield _program(
+        "etcdbrctl", "0.44.1", brctl, (f"{brctl}/pkg/version.Version=v{{version}}",), "backup-restore"
+    )
+    yield _program("coredns", "1.14.7", "windowbox/gardener/coredns", (), "coredns")
+    yield _program("dependency-watchdog", "1.8.0", "github.com/gardener/dependency-watchdog")
+    yield _program("metrics-server", "0.9.0", "sigs.k8s.io/metrics-server/cmd/metrics-server", _STAMPS)
+    for name in ("admission-controller", "recommender", "updater"):
+        yield _program(f"vpa-{name}", "1.7.1", f"{vpa}/{name}")
+
+
+def _program(
+    name: str, version: str, package: str, stamps: tuple[str, ...] = (), module: str = "gardener"
+) -> Program:
+    return Program(
+        name, version, (), module=str(_MODULES / module), package=package, stamps=stamps,
+        output=package.rpartition("/")[2],
+    )  # fmt: skip
+
+
+# In the order in which the landscape needs them: so they are compiled.
+PROGRAMS: dict[str, Program] = {program.name: program for program in _programs()}
+
+SANDBOX = (
+    "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl",
+)  # fmt: skip
+"""Programs of the sandbox that are in images, too."""
+
+
+def build(progress: Progress) -> None:
+    """Compile all that are missing."""
+    obtain.obtain(SANDBOX, progress, download=False)
+    obtain.compile_missing(PROGRAMS.values(), progress)
+
+
+def path(name: str) -> Path:
+    """The program `name`, of Gardener or of the sandbox; Missing if it is not built."""
+    program = PROGRAMS.get(name)
+    if program is None:
+        return binaries.find(name)
+    found = binaries.cached(program)
+    if not found.exists():
+        raise Missing(f"{program.title} is not built: run `windowbox gardener build`")
+    return found
+
+
+def source(module: str, version: str) -> Path:
+    """The folder of a module in Go's cache, with its charts and manifests. `build` fetches it."""
+    cache = (
+        os.environ.get("GOMODCACHE") or Path(os.environ.get("GOPATH") or Path.home() / "go") / "pkg" / "mod"
+    )
+    return Path(cache) / f"{module}@v{version}"
