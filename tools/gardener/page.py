@@ -22,12 +22,14 @@ def page(text: str) -> str:
 
 
 def _lists() -> Iterator[str]:
-    for how in ("real", "stand-in"):
+    built: tuple[How, ...] = ("real", "stand-in")
+    for how in built:
         yield from ("", f"### {how.capitalize()}", "", "| image | programs | note |", "|---|---|---|")
         for row in _of(how):
-            built = ", ".join(_title(name) for name in row.files.values())
-            yield f"| `{_image(row)}` | {built} | {row.why} |"
-    for how in ("played", "absent"):
+            titles = ", ".join(_title(name) for name in row.files.values())
+            yield f"| `{_image(row)}` | {titles} | {row.why} |"
+    missing: tuple[How, ...] = ("played", "absent")
+    for how in missing:
         yield from ("", f"### {how.capitalize()}", "")
         for why in dict.fromkeys(row.why for row in _of(how)):
             named = ", ".join(f"`{_image(row)}`" for row in _of(how) if row.why == why)
