@@ -45,6 +45,16 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     """Take updates of the zone only if they are signed. Gardener's own set-up accepts unsigned ones."""
     dns_ownership: str = ""
     """Mark records in the zone as those of this owner; by default they are not marked."""
+    companions: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Command lines by name of more processes, which run as long as the sandbox does."""
+    registry_port: int = Field(default=0, ge=0, le=65535)
+    """The port, at the address of this host among the nodes, of a registry that has the images of all others.
+
+    Without one, nodes have the images that the sandbox gives them."""
+    cluster_dns: bool = False
+    """Let Pods ask the name server at the tenth address of Services, which somebody has to deploy."""
+    shared_folders: tuple[str, ...] = ()
+    """Folders that all nodes share, and that exist nowhere else: for volumes of the type `hostPath`."""
     awaited: tuple[str, ...] = ()
     """Programs that are still being installed. Their processes start once they are there."""
     ports: dict[str, int] = Field(default_factory=dict)

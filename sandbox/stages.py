@@ -116,17 +116,22 @@ def stages(
             binaries.find("nats-server"), folder, options.nats_servers, ports, around.passwords,
             options.sync_interval,
         ),
-        zoneserver.named(name_server, folder / "named", ports["named"], around.dns_key, *zoneserver.ZONES),
+        zoneserver.named(
+            name_server, folder / "named", ports["named"], around.dns_key, *zoneserver.ZONES,
+            host=identity.host,
+        ),
     ]  # fmt: skip
     second = [dataclasses.replace(apiserver, then=fill)]
     third = _clients(folder, options, ports, around, identity, network, with_nodes=resources is not None)
     if resources:
-        resources.write(api, pki)
+        shared = {folder / "shared" / name.strip("/"): name for name in options.shared_folders}
+        resources.write(api, pki, options, network.ranges)
         archives = _archives(folder, resources)
         for place in resources.places:
-            first.append(nodechildren.first(place))
+            first.append(nodechildren.first(place, shared))
             second.append(nodechildren.containerd(place, archives))
             third += _joining(place, api, options)
+    third += _companions(around, options)
     return [[_awaiting(child, options) for child in stage] for stage in (first, second, third)]
 
 
@@ -149,6 +154,20 @@ def _joining(place: Place, api: ApiServer, options: Options) -> list[Child]:
     """What makes a machine a node."""
     proxy = nodechildren.kube_proxy(place, _program("kube-proxy", options))
     return [nodechildren.kubelet(place, api, _program("kubelet", options)), proxy]
+
+
+def _companions(around: Surroundings, options: Options) -> list[Child]:
+    """The processes that were asked for beside those of the sandbox."""
+    variables = {
+        **processes.python_environment(),
+        "KUBECONFIG": str(roles.kubeconfig(around.folder, "operator")),
+        "SANDBOX_FOLDER": str(around.folder),
+        "SANDBOX_HOST": str(around.plan.host_v4) if around.plan else controlplane.LOOPBACK,
+    }
+    return [
+        Child(name, list(command), ready=lambda: True, env=variables)
+        for name, command in options.companions.items()
+    ]
 
 
 def _program(name: str, options: Options) -> Path:

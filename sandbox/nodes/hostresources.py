@@ -29,6 +29,7 @@ from sandbox.options import Options
 from sandbox.programs import packages
 from sandbox.servers import ranges
 from sandbox.servers.apiserver import ApiServer
+from sandbox.servers.ranges import Ranges
 from windowbox.errors import Missing, Refused
 
 PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "windowbox-echo")
@@ -51,10 +52,14 @@ class HostResources:
         """The address at which nodes reach what runs on this machine."""
         return str(self.plan.host_v4)
 
-    def write(self, api: ApiServer, pki: Path) -> None:
+    def write(self, api: ApiServer, pki: Path, options: Options, ranges: Ranges) -> None:
         """Write the configuration of all nodes."""
         for place in self.places:
             node_files.write(place, self.plan, api, pki, self.token)
+            if options.cluster_dns:
+                node_files.use_name_server(place, ranges.name_server)
+            if options.registry_port:
+                node_files.use_registry(place, f"http://{self.host}:{options.registry_port}")
 
     def archives(self) -> list[Path]:
         """Write the archives of the images of every node."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sandbox.children import Child
@@ -48,6 +48,13 @@ mount -t proc proc /proc
 mount --bind "$data" "$0/kubelet"
 mkdir -p "${{data%/*}}/edge" {edge}
 mount --bind "${{data%/*}}/edge" {edge}
+while read -r target source; do
+    [ "$source" ] || continue
+    mkdir -p "$source" "$target"
+    mount --bind "$source" "$target"
+done <<END
+{shared}
+END
 for folder in {private}; do
     mkdir -p "$folder"
     mount -t tmpfs tmpfs "$folder"
@@ -65,8 +72,11 @@ exec sleep infinity
 """
 
 
-def first(place: Place) -> Child:
-    """The first process of the node: its PID namespace ends with it."""
+def first(place: Place, shared: Mapping[Path, str]) -> Child:
+    """The first process of the node: its PID namespace ends with it.
+
+    `shared`: folders of this host, and where the node has them.
+    """
 
     def forget() -> None:
         """Remove the state of containers that a former start left, as a reboot does."""
@@ -78,6 +88,7 @@ def first(place: Place) -> Child:
     script = _FIRST.format(
         private=" ".join(_PRIVATE),
         edge=_EDGE,
+        shared="\n".join(f"{target} {source}" for source, target in shared.items()),
         settings="\n".join(f"{name} {value}" for name, value in _SYSTEM_SETTINGS.items()),
     )
     return Child(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,21 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> 
         _write_kubeconfig(place, "bootstrap", api, token.text())
 
 
+def use_name_server(place: Place, address: IPv4Address) -> None:
+    """Let Pods of this node ask the name server of the cluster."""
+    path = place.data / "kubelet.yaml"
+    configuration = yaml.safe_load(path.read_text())
+    configuration |= {"clusterDNS": [str(address)], "clusterDomain": "cluster.local"}
+    whole.write(path, yaml.safe_dump(configuration))
+
+
+def use_registry(place: Place, url: str) -> None:
+    """Let containerd pull every image from the registry at `url`, whatever registry its name says."""
+    # `server` is asked last: without it, that would be the registry of the name.
+    text = f'server = "{url}"\n\n[host."{url}"]\ncapabilities = ["pull", "resolve"]\n'
+    whole.write(place.data / "certs.d" / "_default" / "hosts.toml", text)
+
+
 def joined(place: Place, ca: Pair) -> bool:
     """Whether the node has a client certificate of this cluster."""
     return certificates.holds(ca, place.certificate)
@@ -190,6 +206,9 @@ address = "{place.socket}"
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "{images.PAUSE}"
 disable_apparmor = true
+# As containerd 2 has them by default, and Pods without root that listen on port 443 need.
+enable_unprivileged_ports = true
+enable_unprivileged_icmp = true
 # Without CAP_SYS_RESOURCE runc cannot become less likely to be killed, and dies.
 restrict_oom_score_adj = true
 # Else a file for each Pod appears in /run/netns of the host.

@@ -61,7 +61,7 @@ class ApiServer:
         meta, version = manifest["metadata"], manifest["apiVersion"]
         base = f"/apis/{version}" if "/" in version else f"/api/{version}"
         inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-        plural = re.sub("y$", "ie", manifest["kind"].lower()) + "s"
+        plural = re.sub("s$", "se", re.sub("y$", "ie", manifest["kind"].lower())) + "s"
         return self.apply(f"{base}{inside}/{plural}/{meta['name']}", manifest)
 
     def merge(self, path: str, patch: dict[str, Any]) -> dict[str, Any]:

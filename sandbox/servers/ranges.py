@@ -10,7 +10,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
 from pathlib import Path
 
 from sandbox import files
@@ -37,6 +37,11 @@ class Ranges:
     """Of load balancers, which have addresses of loopback in IPv4."""
     routable: bool = True
     """Whether no other sandbox has them."""
+
+    @property
+    def name_server(self) -> IPv4Address:
+        """The address of the Service of the cluster's name server, as kubeadm chooses it."""
+        return self.services_v4[10]
 
     @property
     def networks(self) -> list[Network]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from sandbox import files
 from sandbox.children import Child
 
+LOOPBACK = "127.0.0.1"
 ZONE = "local.gardener.cloud"
 HOST_NAMES = "amazonaws.com"
 """The zone of the host names of load balancers, as those of AWS."""
@@ -44,12 +45,17 @@ def kept_key(path: Path) -> Key:
     return Key(*(words[words.index(word) + 1] for word in ("key", "algorithm", "secret")))
 
 
-def named(program: Path, folder: Path, port: int, key: Key | None, *zones: str) -> Child:
-    """A name server with its data in `folder`; without `key`, unsigned updates are accepted."""
+def named(
+    program: Path, folder: Path, port: int, key: Key | None, *zones: str, host: str = LOOPBACK
+) -> Child:
+    """A name server with its data in `folder`; without `key`, unsigned updates are accepted.
+
+    It listens on loopback and, for nodes and their Pods, on the address `host`.
+    """
     data = folder / "zones"
     data.mkdir(parents=True, exist_ok=True)
     configuration = folder / "named.conf"
-    files.write_private(configuration, _configuration(data, port, key, zones))
+    files.write_private(configuration, _configuration(data, port, key, zones, host))
 
     def write_zones() -> None:
         for zone in zones:
@@ -75,7 +81,7 @@ def answers(port: int, zone: str) -> bool:
     with socket.socket(type=socket.SOCK_DGRAM) as udp:
         udp.settimeout(1)
         try:
-            udp.connect(("127.0.0.1", port))
+            udp.connect((LOOPBACK, port))
             udp.send(query)
             reply = udp.recv(4096)
         except OSError:
@@ -105,7 +111,7 @@ api.root.garden.external A 127.0.0.1
         )
 
 
-def _configuration(folder: Path, port: int, key: Key | None, zones: Iterable[str]) -> str:
+def _configuration(folder: Path, port: int, key: Key | None, zones: Iterable[str], host: str) -> str:
     # No files outside of the folder: several sandboxes run on one machine.
     update = f'{{ key "{key.name}"; }}' if key else "{ any; }"
     clauses = [
@@ -123,7 +129,7 @@ options {{
     directory "{folder}";
     pid-file none;
     session-keyfile none;
-    listen-on port {port} {{ 127.0.0.1; }};
+    listen-on port {port} {{ {"; ".join(sorted({LOOPBACK, host}))}; }};
     listen-on-v6 {{ none; }};
     recursion no;
     dnssec-validation no;
