@@ -1,0 +1,166 @@
+"""What a Gardener needs of its sandbox: a registry, a name server, volumes, and a node for each Pod."""
+
+from __future__ import annotations
+
+import json
+import string
+import sys
+import time
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import dns.query
+import dns.rcode
+import dns.tsigkeyring
+import dns.update
+import yaml
+
+from sandbox import detached, roles
+from sandbox.nodes import addresses
+from sandbox.nodes.addresses import Plan
+from sandbox.options import TOGETHER
+from sandbox.servers import apiserver, ranges, zoneserver
+from sandbox.servers.apiserver import ApiServer
+from sandbox.servers.ranges import Ranges
+from sandbox.state import State
+from tools.gardener import contents, registry, traffic
+from windowbox.errors import Refused, Unreachable
+
+_MANIFESTS = Path(__file__).parent / "manifests"
+_PLACE = "sandbox.windowbox/place"
+"""The label of nodes: `real`, or `played` by kwok."""
+_BACKUPS = "/etc/gardener/local-backupbuckets"
+_NAMES = ("registry", "*.registry-cache")
+_REGION, _ZONE = "local", "0"
+_DRY_RUN = "/api/v1/namespaces/default/pods?dryRun=All"
+_PATIENCE = 120
+
+
+@dataclass(frozen=True)
+class Base:
+    """A running sandbox, as Gardener's set-up sees it."""
+
+    folder: Path
+    state: State
+    api: ApiServer
+    plan: Plan
+    ranges: Ranges
+
+    @property
+    def host(self) -> IPv4Address:
+        """The address at which nodes and Pods reach this host."""
+        return self.plan.host_v4
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Of an administrator."""
+        return roles.kubeconfig(self.folder, "operator")
+
+
+def options(nodes: int = 2, played: int = 3) -> dict[str, Any]:
+    """The options of a sandbox for Gardener, for `detached.up`."""
+    return {
+        **TOGETHER,
+        "nodes": nodes,
+        "simulated_nodes": played,
+        "dns_key": False,
+        "cluster_dns": True,
+        "registry_port": registry.PORT,
+        "shared_folders": (_BACKUPS,),
+        "companions": {
+            name: (sys.executable, "-m", f"tools.gardener.{name}") for name in ("registry", "players")
+        },
+    }
+
+
+def prepare(folder: Path) -> Base:
+    """Check that no traffic leaves, then bring what Gardener needs, and wait for it. Idempotent."""
+    base = find(folder)
+    traffic.check(base.state.site, base.plan, base.ranges)
+    _name_registry(base)
+    _label_nodes(base.api)
+    place = {"label": _PLACE, "escaped": _PLACE.replace("/", "~1")}
+    _apply(base.api, "placement", **place, pattern=contents.pattern())
+    _wait_placing(base.api)
+    server = {"server": f"{base.host}:{base.state.ports['named']}", "zones": " ".join(zoneserver.ZONES)}
+    _apply(base.api, "coredns", **server, address=str(base.ranges.name_server))
+    _apply(base.api, "storage", volumes=str(folder.absolute() / "volumes"))
+    for namespace, name in (("kube-system", "coredns"), ("local-path-storage", "local-path-provisioner")):
+        _wait_available(base.api, namespace, name)
+    return base
+
+
+def find(folder: Path) -> Base:
+    """The sandbox that runs in `folder`."""
+    state = detached.running(folder)
+    api = apiserver.from_kubeconfig(roles.kubeconfig(folder, "operator"))
+    host = IPv4Address(api.url.removeprefix("https://").partition(":")[0])
+    v4, v6 = next(part for part in addresses.parts(state.options.ranges) if host in part[0])
+    plan = Plan(v4, v6, addresses.names(state.options.nodes))
+    return Base(folder, state, api, plan, ranges.kept(folder, []))
+
+
+def _name_registry(base: Base) -> None:
+    """Let the registry's names lead to its address. The zone delegates them, as Gardener's own does."""
+    update = dns.update.UpdateMessage(zoneserver.ZONE)
+    if base.state.options.dns_key:
+        key = zoneserver.kept_key(base.folder / "dns.key")
+        update.use_tsig(dns.tsigkeyring.from_text({key.name: (key.algorithm, key.secret)}))
+    update.delete("registry", "NS")
+    update.delete("registry-cache", "NS")
+    for name in _NAMES:
+        update.replace(name, 30, "A", str(base.host))
+    answer = dns.query.udp(update, zoneserver.LOOPBACK, timeout=5, port=base.state.ports["named"])
+    if answer.rcode() != dns.rcode.NOERROR:
+        raise Refused(f"records of the registry: {dns.rcode.to_text(answer.rcode())}")
+
+
+def _label_nodes(api: ApiServer) -> None:
+    """Give all nodes the labels that a cloud gives, and their place."""
+    for node in api.read("/api/v1/nodes")["items"]:
+        name, played = node["metadata"]["name"], "kwok.x-k8s.io/node" in node["metadata"]["annotations"]
+        labels = {
+            _PLACE: "played" if played else "real",
+            "kubernetes.io/arch": node["status"]["nodeInfo"]["architecture"],
+            "kubernetes.io/os": "linux",
+            "node.kubernetes.io/instance-type": "local",
+            "topology.kubernetes.io/region": _REGION,
+            "topology.kubernetes.io/zone": _ZONE,
+        }
+        api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
+
+
+def _apply(api: ApiServer, name: str, **values: str) -> None:
+    text = string.Template((_MANIFESTS / f"{name}.yaml").read_text()).substitute(values)
+    for manifest in yaml.safe_load_all(text):
+        api.apply_object(manifest)
+
+
+def _wait_placing(api: ApiServer) -> None:
+    """Wait until the API server knows the policy: it places no Pods before."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "placed"},
+        "spec": {"containers": [{"name": "placed", "image": "windowbox.local/placed:1"}]},
+    }
+    limit = time.monotonic() + _PATIENCE
+    # Polled: no status tells it.
+    while _PLACE not in api.create(_DRY_RUN, pod)["spec"].get("nodeSelector", {}):
+        if time.monotonic() > limit:
+            raise Unreachable(f"the API server does not use the policy for Pods after {_PATIENCE} s")
+        time.sleep(0.1)
+
+
+def _wait_available(api: ApiServer, namespace: str, name: str) -> None:
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments?fieldSelector=metadata.name={name}"
+    for event in api.events(path, seconds=_PATIENCE):
+        deployment = event["object"]
+        status = deployment.get("status") or {}
+        seen = status.get("observedGeneration") == deployment["metadata"]["generation"]
+        if seen and status.get("availableReplicas") == deployment["spec"]["replicas"]:
+            return
+    said = json.dumps(status.get("conditions"))
+    raise Unreachable(f"{namespace}/{name} is not available after {_PATIENCE} s: {said}")
