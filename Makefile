@@ -89,6 +89,7 @@ generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m bus.permissions runner > deploy/nats/roles-run.conf
 	$(BIN)/python -m windowbox.rights.rbac > deploy/rbac.yaml
 	$(BIN)/python -m commands.pages
+	$(BIN)/python -m tools.gardener.page
 	$(BIN)/python -m tools.chart.generated
 
 coverage-of-contract: $(STAMP) ## Update docs/contract-coverage.md (RULES=LB-7: print the tests of these rules)

@@ -133,7 +133,7 @@ def kinds_page(text: str) -> str:
         pools = ", ".join(f"`{row.pool}`" for row in rows)
         switches.append(f"* {pools}: set `{name}`{f' {rest}' if rest else ''}")
     unserved += [f"| `{row.resource.kind}` | {row.why}: {row.remedy} |" for row in UNSERVED]
-    return _filled(text, {"served": served, "settings": switches, "not served": unserved})
+    return filled(text, {"served": served, "settings": switches, "not served": unserved})
 
 
 def clouds_page(text: str) -> str:
@@ -151,10 +151,10 @@ def clouds_page(text: str) -> str:
         ignored = ", ".join(f"`{name}`" for name in of.ignored)
         wrapped = textwrap.wrap(f"Ignored: {ignored}.", _WIDTH, break_on_hyphens=False)
         lines += [*([""] if of.annotations else []), *wrapped, ""]
-    return _filled(text, {"load balancers": lines[:-1]})
+    return filled(text, {"load balancers": lines[:-1]})
 
 
-def _filled(text: str, sections: dict[str, list[str]]) -> str:
+def filled(text: str, sections: dict[str, list[str]]) -> str:
     """The text of a page with these lines between its marks."""
     for name, lines in sections.items():
         before, begin, rest = text.partition(_BEGIN.format(name))

@@ -44,7 +44,7 @@ class Image:
     aliases: tuple[str, ...] = ()
     """Other names of the same image."""
     user: str = ""
-    """UID:GID of its processes, unless a container names others."""
+    """UID:GID of its processes, unless a container names others. Folders in /home belong to it."""
 
 
 def images() -> list[Image]:
@@ -111,6 +111,8 @@ def write_layer(image: Image, content: IO[bytes], time: int | None = None) -> No
         for folder in sorted({*image.folders, *parents}):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            if image.user and folder.startswith("home/"):
+                entry.uid, entry.gid = map(int, image.user.split(":"))
             layer.addfile(entry)
         for name, source in image.files.items():
             program = isinstance(source, Path) or source.startswith("#!")

@@ -123,8 +123,11 @@ def _gardener() -> Iterator[Component]:
 def _etcd() -> Iterator[Component]:
     yield Component(f"{_GARDENER}/etcd-druid", "real", {"/etcd-druid": "etcd-druid"})
     yield Component(f"{_GARDENER}/etcdbrctl", "real", {"/etcdbrctl": "etcdbrctl"})
-    yield Component(f"{_GARDENER}/etcd-wrapper", "played", why="Its module is not public.")
-    yield Component(f"{_THIRD}/alpine", "real", busybox=True, user="", why="It is Busybox, without musl.")
+    yield Component(
+        f"{_GARDENER}/etcd-wrapper", "stand-in", {"/etcd-wrapper": "etcd-wrapper"},
+        why="It runs etcd 3.5, and has the arguments of the original.",
+    )  # fmt: skip
+    yield Component(f"{_THIRD}/alpine", "stand-in", busybox=True, user="", why="Busybox in its place.")
     yield Component("etcd-development/etcd", "absent", why="No Shoot hosts itself.")
 
 
@@ -141,7 +144,9 @@ def _kubernetes() -> Iterator[Component]:
     yield Component("pause", "stand-in", why="Busybox sleeps in its place.")
     yield Component("metrics-server/metrics-server", "real", {"/metrics-server": "metrics-server"})
     yield Component(
-        "node-problem-detector/node-problem-detector", "played", why="It reads the kernel's log through cgo."
+        "node-problem-detector/node-problem-detector",
+        "played",
+        why="It watches the kernel, which is that of this machine.",
     )
     for name in ("dashboard", "metrics-scraper"):
         yield Component(f"{_THIRD}/kubernetesui/{name}", "absent", why="An addon that no Shoot here has.")
@@ -153,11 +158,11 @@ def _networking() -> Iterator[Component]:
         why="With the plugins that Gardener configures, without those of clouds.",
     )  # fmt: skip
     yield Component(
-        f"{_GARDENER}/alpine-iptables", "real", tools=("iptables",), user="",
+        f"{_GARDENER}/alpine-iptables", "stand-in", tools=("iptables",), user="",
         why="Busybox, and the iptables of this machine.",
     )  # fmt: skip
     yield Component(
-        f"{_GARDENER}/alpine-conntrack", "real", tools=("conntrack",), user="",
+        f"{_GARDENER}/alpine-conntrack", "stand-in", tools=("conntrack",), user="",
         why="Busybox, and the conntrack of this machine.",
     )  # fmt: skip
     not_public = "Its module is not public."

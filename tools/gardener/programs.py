@@ -37,8 +37,9 @@ def _programs() -> Iterator[Program]:
     )
     brctl = "github.com/gardener/etcd-backup-restore"
     yield _program(
-        "etcdbrctl", "0.44.1", brctl, (f"{brctl}/pkg/version.Version=v{{version}}",), "backup-restore"
+        "etcdbrctl", "0.44.1", brctl, (f"{brctl}/pkg/version.Version=v{{version}}",), "etcd-backup-restore"
     )
+    yield _program("etcd-wrapper", "1.0.0", "windowbox/gardener/etcd-wrapper", (), "etcd-wrapper")
     yield _program("coredns", "1.14.7", "windowbox/gardener/coredns", (), "coredns")
     yield _program("dependency-watchdog", "1.8.0", "github.com/gardener/dependency-watchdog")
     yield _program("metrics-server", "0.9.0", "sigs.k8s.io/metrics-server/cmd/metrics-server", _STAMPS)

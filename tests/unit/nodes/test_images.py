@@ -40,6 +40,15 @@ def test_images_are_reproducible(tmp_path: Path) -> None:
     assert one == other
 
 
+def test_a_home_belongs_to_the_user_of_the_image(tmp_path: Path) -> None:
+    image = Image("windowbox.local/some:1", {}, folders=("etc", "home/some", "tmp"), user="65532:100")
+    with tarfile.open(images.write(image, tmp_path / "image.tar")) as archive:
+        layer = _read(archive, "layer.tar")
+    with tarfile.open(fileobj=io.BytesIO(layer)) as files:
+        owners = {member.name: (member.uid, member.gid) for member in files}
+    assert owners == {"etc": (0, 0), "home/some": (65532, 100), "tmp": (0, 0)}
+
+
 def _read(archive: tarfile.TarFile, name: str) -> bytes:
     file = archive.extractfile(name)
     assert file
