@@ -11,6 +11,7 @@ from windowbox.errors import Missing
 
 _FAMILY = tuple(f"{name}{part}" for name in ("iptables", "ip6tables") for part in ("", "-save", "-restore"))
 """Names under which the one program `xtables-nft-multi` is called."""
+_ZONES = Path("/usr/share/zoneinfo")
 _PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 
 
@@ -25,6 +26,11 @@ def files(names: Iterable[str]) -> tuple[Mapping[str, Path], Mapping[str, str]]:
             # iptables loads one for each match and target.
             found |= {str(one).lstrip("/"): one for one in Path("/usr/lib").glob("*/xtables/*.so")}
     return found | images.shared_libraries(found.values()), links
+
+
+def zones() -> Mapping[str, Path]:
+    """The time zones that this machine knows, where Go searches for them."""
+    return {str(one).lstrip("/"): one for one in sorted(_ZONES.glob("[A-Z]*/**/*")) if one.is_file()}
 
 
 def _program(name: str) -> Path:

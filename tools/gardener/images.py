@@ -20,6 +20,7 @@ _GARDENER, _THIRD = f"{_RELEASES}/gardener", f"{_RELEASES}/3rd"
 _PASSWD = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"
 _GROUP = "root:x:0:\nnonroot:x:65532:\n"
 _NONROOT = "65532:65532"
+_ASLEEP = "#!/bin/sh\nexec sleep 2147483647\n"
 _KUBERNETES = f"v{binaries.PROGRAMS['kube-apiserver'].version}"
 
 
@@ -37,9 +38,13 @@ class Component:
     tag: str = ""
     """The only tag that it has; empty if it has any."""
     tools: tuple[str, ...] = ()
-    """Programs of this machine in /usr/sbin. Such an image has Busybox, too."""
+    """Programs of this machine in /usr/sbin."""
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    """The text of each script for Busybox."""
     busybox: bool = False
-    """Whether it is that image of the sandbox, with a shell."""
+    """Whether it has a shell, and the other applets of Busybox."""
+    zones: bool = False
+    """Whether it needs the world's time zones."""
 
 
 def find(reference: str) -> Component | None:
@@ -57,9 +62,10 @@ def image(reference: str) -> Image | None:
     if row.repository == "pause":
         return replace(_sandbox(images.PAUSE), name=reference, user=_NONROOT)
     files: dict[str, Path | str] = {name.lstrip("/"): programs.path(one) for name, one in row.files.items()}
+    files |= {name.lstrip("/"): text for name, text in row.scripts.items()}
     entrypoint = tuple(row.files)[:1]
-    if not (row.busybox or row.tools):
-        files |= {"etc/passwd": _PASSWD, "etc/group": _GROUP}
+    if not row.busybox:
+        files |= {"etc/passwd": _PASSWD, "etc/group": _GROUP, **(hosttools.zones() if row.zones else {})}
         return Image(reference, files, entrypoint, folders=("tmp", "home/nonroot"), user=row.user)
     base = _sandbox(images.BUSYBOX)
     found, links = hosttools.files(row.tools)
@@ -96,7 +102,9 @@ def _rows() -> Iterator[Component]:
 
 def _gardener() -> Iterator[Component]:
     for name in ("operator", "apiserver", "controller-manager", "scheduler", "admission-controller"):
-        yield Component(f"{_GARDENER}/{name}", "real", {f"/gardener-{name}": f"gardener-{name}"})
+        program = {f"/gardener-{name}": f"gardener-{name}"}
+        # Schedules of hibernation name the zones that they are in.
+        yield Component(f"{_GARDENER}/{name}", "real", program, zones=True)
     yield Component(f"{_GARDENER}/gardenlet", "real", {"/gardenlet": "gardenlet"})
     yield Component(
         f"{_GARDENER}/resource-manager", "real",
@@ -109,7 +117,7 @@ def _gardener() -> Iterator[Component]:
         {"/usr/local/bin/dependency-watchdog": "dependency-watchdog"},
     )
     yield Component(
-        f"{_GARDENER}/machine-controller-manager", "absent", why="windowbox manages machines itself."
+        f"{_GARDENER}/machine-controller-manager", "played", why="windowbox manages machines itself."
     )
     for name, why in (
         ("gardenadm", "No Shoot hosts itself."),
@@ -136,7 +144,7 @@ def _kubernetes() -> Iterator[Component]:
         yield Component(name, "real", {f"/usr/local/bin/{name}": name}, user="", tag=_KUBERNETES)
     yield Component(
         "kube-proxy", "real", {"/usr/local/bin/kube-proxy": "kube-proxy"}, user="", tag=_KUBERNETES,
-        tools=("iptables", "nft", "conntrack"),
+        busybox=True, tools=("iptables", "nft", "conntrack"),
     )  # fmt: skip
     yield Component(
         f"{_RELEASES}/hyperkube", "real", {"/kubelet": "kubelet", "/kubectl": "kubectl"}, tag=_KUBERNETES
@@ -144,10 +152,10 @@ def _kubernetes() -> Iterator[Component]:
     yield Component("pause", "stand-in", why="Busybox sleeps in its place.")
     yield Component("metrics-server/metrics-server", "real", {"/metrics-server": "metrics-server"})
     yield Component(
-        "node-problem-detector/node-problem-detector",
-        "played",
-        why="It watches the kernel, which is that of this machine.",
-    )
+        "node-problem-detector/node-problem-detector", "stand-in", user="", busybox=True,
+        scripts={"/node-problem-detector": _ASLEEP},
+        why="It sleeps: the kernel that it would watch is that of this machine.",
+    )  # fmt: skip
     for name in ("dashboard", "metrics-scraper"):
         yield Component(f"{_THIRD}/kubernetesui/{name}", "absent", why="An addon that no Shoot here has.")
 
@@ -158,11 +166,11 @@ def _networking() -> Iterator[Component]:
         why="With the plugins that Gardener configures, without those of clouds.",
     )  # fmt: skip
     yield Component(
-        f"{_GARDENER}/alpine-iptables", "stand-in", tools=("iptables",), user="",
+        f"{_GARDENER}/alpine-iptables", "stand-in", busybox=True, tools=("iptables",), user="",
         why="Busybox, and the iptables of this machine.",
     )  # fmt: skip
     yield Component(
-        f"{_GARDENER}/alpine-conntrack", "stand-in", tools=("conntrack",), user="",
+        f"{_GARDENER}/alpine-conntrack", "stand-in", busybox=True, tools=("conntrack",), user="",
         why="Busybox, and the conntrack of this machine.",
     )  # fmt: skip
     not_public = "Its module is not public."
@@ -189,15 +197,17 @@ def _autoscaling() -> Iterator[Component]:
 
 
 def _observability() -> Iterator[Component]:
+    # On the nodes of Shoots nobody plays Pods.
     yield Component(
-        "prometheus/node-exporter", "played", why="It is not built yet."
-    )  # fmt: skip
+        "prometheus/node-exporter", "real", {"/bin/node_exporter": "node_exporter"}, user="65534:65534"
+    )
+    yield Component("prometheus/blackbox-exporter", "real", {"/bin/blackbox_exporter": "blackbox_exporter"})
     for repository in (
         f"{_THIRD}/opentelemetry-operator/opentelemetry-operator",
         f"{_GARDENER}/observability/opentelemetry-collector",
         f"{_THIRD}/victoriametrics/victoria-logs", f"{_THIRD}/victoriametrics/operator",
         "prometheus-operator/prometheus-operator", "prometheus-operator/prometheus-config-reloader",
-        "prometheus/prometheus", "prometheus/alertmanager", "prometheus/blackbox-exporter",
+        "prometheus/prometheus", "prometheus/alertmanager",
         "cortexproject/cortex", "kube-state-metrics/kube-state-metrics", f"{_GARDENER}/metrics-exporter",
         f"{_THIRD}/credativ/plutono", "kiwigrid/k8s-sidecar",
         f"{_THIRD}/persesdev/perses", f"{_THIRD}/persesdev/perses-operator",

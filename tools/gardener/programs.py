@@ -43,8 +43,13 @@ def _programs() -> Iterator[Program]:
     yield _program("coredns", "1.14.7", "windowbox/gardener/coredns", (), "coredns")
     yield _program("dependency-watchdog", "1.8.0", "github.com/gardener/dependency-watchdog")
     yield _program("metrics-server", "0.9.0", "sigs.k8s.io/metrics-server/cmd/metrics-server", _STAMPS)
+    prometheus, stamp = "github.com/prometheus", ("github.com/prometheus/common/version.Version={version}",)
+    yield _program("node_exporter", "1.12.1", f"{prometheus}/node_exporter", stamp, "node-exporter")
+    yield _program("blackbox_exporter", "0.28.0", f"{prometheus}/blackbox_exporter", stamp)
     for name in ("admission-controller", "recommender", "updater"):
         yield _program(f"vpa-{name}", "1.7.1", f"{vpa}/{name}")
+    # Gardener's own end-to-end tests.
+    yield _program("gardener-e2e", GARDENER, "windowbox/gardener/e2e")
 
 
 def _program(

@@ -61,3 +61,10 @@ def test_an_image_has_its_program_as_entry_point(tmp_path: Path, monkeypatch: py
     assert made.entrypoint == ("/gardenlet",)
     assert made.files["gardenlet"] == tmp_path / "gardenlet"
     assert made.user == "65532:65532"
+
+
+def test_an_image_with_tools_has_a_shell_and_links_to_them() -> None:
+    made = images.image("registry.k8s.io/node-problem-detector/node-problem-detector:v1.36.0")
+    assert made is not None
+    assert str(made.files["node-problem-detector"]).startswith("#!/bin/sh")
+    assert made.links["bin/sh"] == "busybox"
