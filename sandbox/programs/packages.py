@@ -14,7 +14,9 @@ from sandbox.progress import Job, Progress
 from windowbox.errors import Missing, Unreachable
 
 _BIND = {"named": "bind9", "dig": "bind9-dnsutils"}
-_TESTS = {"dockerd": "docker.io", "docker-compose": "docker-compose", "ssh": "openssh-client"}
+_TESTS = {
+    "dockerd": "docker.io", "docker-compose": "docker-compose", "ssh": "openssh-client", "openvpn": "openvpn",
+}  # fmt: skip
 _NODES = {
     "containerd": "containerd", "ctr": "containerd", "runc": "runc", "nft": "nftables", "ip": "iproute2",
     "conntrack": "conntrack", "busybox": "busybox-static", "nsenter": "util-linux", "mount": "mount",

@@ -173,9 +173,17 @@ def _networking() -> Iterator[Component]:
         f"{_GARDENER}/alpine-conntrack", "stand-in", busybox=True, tools=("conntrack",), user="",
         why="Busybox, and the conntrack of this machine.",
     )  # fmt: skip
+    for name in ("vpn-server", "vpn-client"):
+        yield Component(
+            f"{_GARDENER}/{name}", "stand-in", {f"/bin/{name}": name}, tools=("nft", "openvpn"), user="",
+            why="It configures the OpenVPN of this machine, as the original does its own.",
+        )  # fmt: skip
+    yield Component(
+        f"{_GARDENER}/apiserver-proxy", "stand-in", {"/apiserver-proxy": "apiserver-proxy"},
+        busybox=True, user="", why="It gives nodes the address of the API server.",
+    )  # fmt: skip
     not_public = "Its module is not public."
-    for name in ("vpn-server", "vpn-client", "apiserver-proxy", "ext-authz-server"):
-        yield Component(f"{_GARDENER}/{name}", "played", why=not_public)
+    yield Component(f"{_GARDENER}/ext-authz-server", "played", why=not_public)
     for repository in ("istio-release/proxyv2", "istio-release/pilot", f"{_THIRD}/envoyproxy/envoy"):
         yield Component(repository, "played", why="It is not built yet.")
     yield Component(

@@ -46,6 +46,8 @@ def _programs() -> Iterator[Program]:
     prometheus, stamp = "github.com/prometheus", ("github.com/prometheus/common/version.Version={version}",)
     yield _program("node_exporter", "1.12.1", f"{prometheus}/node_exporter", stamp, "node-exporter")
     yield _program("blackbox_exporter", "0.28.0", f"{prometheus}/blackbox_exporter", stamp)
+    for name in ("vpn-server", "vpn-client", "apiserver-proxy"):
+        yield _program(name, "1.0.0", f"./{name}", (), "networking")
     for name in ("admission-controller", "recommender", "updater"):
         yield _program(f"vpa-{name}", "1.7.1", f"{vpa}/{name}")
     # Gardener's own end-to-end tests.
