@@ -108,6 +108,8 @@ _CONDITION = """
   status: "%s"
   lastTransitionTime: {{ Now | Quote }}
 """
+_GATES = "{{ range .spec.readinessGates }}%s{{ end }}"
+"""Others set such conditions, but here nobody does."""
 _ENDED = "ready: false\n  state: {terminated: {exitCode: %d, reason: %s, finishedAt: {{ Now | Quote }}}}"
 _RUNNING = "ready: %s\n  started: true\n  state: {running: {startedAt: {{ Now | Quote }}}}"
 
@@ -184,6 +186,7 @@ def _running(ready: bool) -> str:
     status = {True: "True", False: "False"}[ready]
     conditions = _CONDITION % ("Initialized", "True")
     conditions += "".join(_CONDITION % (kind, status) for kind in ("Ready", "ContainersReady"))
+    conditions += _GATES % _CONDITION % ("{{ .conditionType | Quote }}", status)
     containers = _CONTAINERS % (_RUNNING % status.lower())
     return f"phase: Running\nstartTime: {{{{ Now | Quote }}}}\nconditions:{conditions}{containers}{_PLACED}"
 

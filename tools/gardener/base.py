@@ -29,7 +29,7 @@ from tools.gardener import contents, registry, traffic
 from windowbox.errors import Refused, Unreachable
 
 _MANIFESTS = Path(__file__).parent / "manifests"
-_PLACE = "sandbox.windowbox/place"
+PLACE = "sandbox.windowbox/place"
 """The label of nodes: `real`, or `played` by kwok."""
 _BACKUPS = "/etc/gardener/local-backupbuckets"
 _NAMES = ("registry", "*.registry-cache")
@@ -81,15 +81,20 @@ def prepare(folder: Path) -> Base:
     traffic.check(base.state.site, base.plan, base.ranges)
     _name_registry(base)
     _label_nodes(base.api)
-    place = {"label": _PLACE, "escaped": _PLACE.replace("/", "~1")}
-    _apply(base.api, "placement", **place, pattern=contents.pattern())
-    _wait_placing(base.api)
+    place_pods(base.api)
     server = {"server": f"{base.host}:{base.state.ports['named']}", "zones": " ".join(zoneserver.ZONES)}
     _apply(base.api, "coredns", **server, address=str(base.ranges.name_server))
     _apply(base.api, "storage", volumes=str(folder.absolute() / "volumes"))
     for namespace, name in (("kube-system", "coredns"), ("local-path-storage", "local-path-provisioner")):
         _wait_available(base.api, namespace, name)
     return base
+
+
+def place_pods(api: ApiServer) -> None:
+    """Send new Pods to the real nodes if the registry has their images, else to those that kwok plays."""
+    place = {"label": PLACE, "escaped": PLACE.replace("/", "~1")}
+    _apply(api, "placement", **place, pattern=contents.pattern())
+    _wait_placing(api)
 
 
 def find(folder: Path) -> Base:
@@ -122,7 +127,7 @@ def _label_nodes(api: ApiServer) -> None:
     for node in api.read("/api/v1/nodes")["items"]:
         name, played = node["metadata"]["name"], "kwok.x-k8s.io/node" in node["metadata"]["annotations"]
         labels = {
-            _PLACE: "played" if played else "real",
+            PLACE: "played" if played else "real",
             "kubernetes.io/arch": node["status"]["nodeInfo"]["architecture"],
             "kubernetes.io/os": "linux",
             "node.kubernetes.io/instance-type": "local",
@@ -148,7 +153,7 @@ def _wait_placing(api: ApiServer) -> None:
     }
     limit = time.monotonic() + _PATIENCE
     # Polled: no status tells it.
-    while _PLACE not in api.create(_DRY_RUN, pod)["spec"].get("nodeSelector", {}):
+    while PLACE not in api.create(_DRY_RUN, pod)["spec"].get("nodeSelector", {}):
         if time.monotonic() > limit:
             raise Unreachable(f"the API server does not use the policy for Pods after {_PATIENCE} s")
         time.sleep(0.1)

@@ -190,7 +190,7 @@ def _write_chart(chart: Chart, content: IO[bytes]) -> None:
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         # The same files make the same archive, whoever owns them.
         mode = 0o755 if entry.isdir() else 0o644
-        return entry.replace(mtime=0, mode=mode, uid=0, gid=0, uname="", gname="")
+        return entry.replace(mtime=0, mode=mode, uid=0, gid=0, uname="", gname="", deep=False)
 
     with (
         gzip.GzipFile(filename="", fileobj=content, mode="wb", mtime=0) as packed,

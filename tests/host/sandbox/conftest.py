@@ -13,8 +13,11 @@ from sandbox.supervisor import Supervisor
 from tests.support import servers
 from tests.support.commandline import CommandLine
 
-SERVERS = Options(workers=0, patchers=0, nats_servers=3)
-"""And a watcher, which makes the streams."""
+SERVERS = Options(
+    workers=0, patchers=0, nats_servers=3,
+    companions={"beside": ("sh", "-c", 'echo "at $SANDBOX_HOST"; exec sleep infinity')},
+)  # fmt: skip
+"""And a watcher, which makes the streams, and a process that is not of the sandbox."""
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,12 @@ async def test_a_crashed_child_is_restarted_and_shown(sandbox: Supervisor) -> No
     assert written.children["named"].last_exit == "SIGKILL"
 
 
+async def test_a_companion_is_a_child_that_knows_where_it_is(sandbox: Supervisor) -> None:
+    await sandbox.kill("beside")
+    await sandbox.ready("beside")
+    assert (sandbox.folder / "logs" / "beside.log").read_text() == "at 127.0.0.1\nat 127.0.0.1\n"
+
+
 async def test_a_stopped_child_stays_stopped(sandbox: Supervisor) -> None:
     await sandbox.stop("named")
     assert _conditions(sandbox)["named"] == "stopped"
