@@ -169,19 +169,19 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> 
         _write_kubeconfig(place, "bootstrap", api, token.text())
 
 
-def use_name_server(place: Place, address: IPv4Address) -> None:
-    """Let Pods of this node ask the name server of the cluster."""
-    path = place.data / "kubelet.yaml"
+def use_name_server(data: Path, address: IPv4Address) -> None:
+    """Let Pods of the node with this folder ask the name server of the cluster."""
+    path = data / "kubelet.yaml"
     configuration = yaml.safe_load(path.read_text())
     configuration |= {"clusterDNS": [str(address)], "clusterDomain": "cluster.local"}
     whole.write(path, yaml.safe_dump(configuration))
 
 
-def use_registry(place: Place, url: str) -> None:
-    """Let containerd pull every image from the registry at `url`, whatever registry its name says."""
+def use_registry(data: Path, url: str) -> None:
+    """Let the node with this folder pull every image from the registry at `url`, whatever its name says."""
     # `server` is asked last: without it, that would be the registry of the name.
     text = f'server = "{url}"\n\n[host."{url}"]\ncapabilities = ["pull", "resolve"]\n'
-    whole.write(place.data / "certs.d" / "_default" / "hosts.toml", text)
+    whole.write(data / "certs.d" / "_default" / "hosts.toml", text)
 
 
 def joined(place: Place, ca: Pair) -> bool:
