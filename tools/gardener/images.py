@@ -38,9 +38,9 @@ class Component:
     tag: str = ""
     """The only tag that it has; empty if it has any."""
     tools: tuple[str, ...] = ()
-    """Programs of this machine in /usr/sbin."""
+    """Programs of this machine in /usr/sbin. Such an image has Busybox, too."""
     scripts: Mapping[str, str] = field(default_factory=dict)
-    """The text of each script for Busybox."""
+    """The text of each script. Such an image has Busybox, too."""
     busybox: bool = False
     """Whether it has a shell, and the other applets of Busybox."""
     zones: bool = False
@@ -64,7 +64,7 @@ def image(reference: str) -> Image | None:
     files: dict[str, Path | str] = {name.lstrip("/"): programs.path(one) for name, one in row.files.items()}
     files |= {name.lstrip("/"): text for name, text in row.scripts.items()}
     entrypoint = tuple(row.files)[:1]
-    if not row.busybox:
+    if not (row.busybox or row.tools or row.scripts):
         files |= {"etc/passwd": _PASSWD, "etc/group": _GROUP, **(hosttools.zones() if row.zones else {})}
         return Image(reference, files, entrypoint, folders=("tmp", "home/nonroot"), user=row.user)
     base = _sandbox(images.BUSYBOX)
@@ -144,7 +144,7 @@ def _kubernetes() -> Iterator[Component]:
         yield Component(name, "real", {f"/usr/local/bin/{name}": name}, user="", tag=_KUBERNETES)
     yield Component(
         "kube-proxy", "real", {"/usr/local/bin/kube-proxy": "kube-proxy"}, user="", tag=_KUBERNETES,
-        busybox=True, tools=("iptables", "nft", "conntrack"),
+        tools=("iptables", "nft", "conntrack"),
     )  # fmt: skip
     yield Component(
         f"{_RELEASES}/hyperkube", "real", {"/kubelet": "kubelet", "/kubectl": "kubectl"}, tag=_KUBERNETES
@@ -152,7 +152,7 @@ def _kubernetes() -> Iterator[Component]:
     yield Component("pause", "stand-in", why="Busybox sleeps in its place.")
     yield Component("metrics-server/metrics-server", "real", {"/metrics-server": "metrics-server"})
     yield Component(
-        "node-problem-detector/node-problem-detector", "stand-in", user="", busybox=True,
+        "node-problem-detector/node-problem-detector", "stand-in", user="",
         scripts={"/node-problem-detector": _ASLEEP},
         why="It sleeps: the kernel that it would watch is that of this machine.",
     )  # fmt: skip
@@ -166,11 +166,11 @@ def _networking() -> Iterator[Component]:
         why="With the plugins that Gardener configures, without those of clouds.",
     )  # fmt: skip
     yield Component(
-        f"{_GARDENER}/alpine-iptables", "stand-in", busybox=True, tools=("iptables",), user="",
+        f"{_GARDENER}/alpine-iptables", "stand-in", tools=("iptables",), user="",
         why="Busybox, and the iptables of this machine.",
     )  # fmt: skip
     yield Component(
-        f"{_GARDENER}/alpine-conntrack", "stand-in", busybox=True, tools=("conntrack",), user="",
+        f"{_GARDENER}/alpine-conntrack", "stand-in", tools=("conntrack",), user="",
         why="Busybox, and the conntrack of this machine.",
     )  # fmt: skip
     for name in ("vpn-server", "vpn-client"):

@@ -42,7 +42,10 @@ def _programs() -> Iterator[Program]:
     yield _program("etcd-wrapper", "1.0.0", "windowbox/gardener/etcd-wrapper", (), "etcd-wrapper")
     yield _program("coredns", "1.14.7", "windowbox/gardener/coredns", (), "coredns")
     yield _program("dependency-watchdog", "1.8.0", "github.com/gardener/dependency-watchdog")
-    yield _program("metrics-server", "0.9.0", "sigs.k8s.io/metrics-server/cmd/metrics-server", _STAMPS)
+    yield _program(
+        "metrics-server", "0.9.0", "sigs.k8s.io/metrics-server/cmd/metrics-server",
+        ("k8s.io/client-go/pkg/version.gitVersion=v{version}",),
+    )  # fmt: skip
     prometheus, stamp = "github.com/prometheus", ("github.com/prometheus/common/version.Version={version}",)
     yield _program("node_exporter", "1.12.1", f"{prometheus}/node_exporter", stamp, "node-exporter")
     yield _program("blackbox_exporter", "0.28.0", f"{prometheus}/blackbox_exporter", stamp)

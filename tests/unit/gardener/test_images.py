@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,12 @@ def test_an_image_with_tools_has_a_shell_and_links_to_them() -> None:
     assert made is not None
     assert str(made.files["node-problem-detector"]).startswith("#!/bin/sh")
     assert made.links["bin/sh"] == "busybox"
+
+
+@pytest.mark.skipif(not shutil.which("xtables-nft-multi", path="/usr/sbin"), reason="needs iptables")
+def test_tools_of_this_machine_are_in_an_image_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "path", Path)
+    found = images.image(f"registry.k8s.io/kube-proxy:{images.COMPONENTS['kube-proxy'].tag}")
+    assert found is not None
+    assert found.links["usr/sbin/iptables-restore"] == "xtables-nft-multi"
+    assert "usr/sbin/xtables-nft-multi" in found.files
