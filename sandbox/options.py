@@ -36,6 +36,8 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     The former is reserved for tests between devices (RFC 2544), so no network should use it."""
     addresses: tuple[str, ...] = ()
     """Prefixes for load balancers; by default a part of the loopback addresses that no other sandbox has."""
+    reachable_balancers: bool = False
+    """Give load balancers addresses that Pods can reach, too: of the part for nodes, in place of loopback."""
     audit: bool = False
     """Write a line about each request to the API server, for benchmarks that count them."""
     apiserver_arguments: tuple[str, ...] = ()

@@ -220,6 +220,8 @@ def _surroundings(
     # No other sandbox has the port, so no other has this part of the loopback addresses.
     port = ports["nats-server"]
     addresses: tuple[str, ...] = (f"127.{port >> 8}.{port & 255}.0/24",)
+    if resources and options.reachable_balancers:
+        addresses = (str(resources.plan.balancers_v4),)
     if network.routed and network.v6:
         # IPv6 has only one loopback address; others can be added where routes can.
         addresses += (str(network.ranges.balancers),)

@@ -31,7 +31,8 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The addresses of one sandbox with nodes: nodes in the first 256, Pods in the upper half."""
+    """The addresses of one sandbox: nodes in the first 256, load balancers in the next, Pods in the upper
+    half."""
 
     v4: IPv4Network
     v6: IPv6Network
@@ -40,6 +41,10 @@ class Plan:
     @property
     def nodes_v4(self) -> IPv4Network:
         return next(self.v4.subnets(new_prefix=24))
+
+    @property
+    def balancers_v4(self) -> IPv4Network:
+        return list(self.v4.subnets(new_prefix=24))[1]
 
     @property
     def nodes_v6(self) -> IPv6Network:

@@ -67,6 +67,7 @@ def options(nodes: int = 2, played: int = 3) -> dict[str, Any]:
         "simulated_nodes": played,
         "dns_key": False,
         "cluster_dns": True,
+        "reachable_balancers": True,
         "registry_port": registry.PORT,
         "shared_folders": (_BACKUPS,),
         "companions": {

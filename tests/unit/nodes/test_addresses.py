@@ -18,8 +18,8 @@ from windowbox.models.addresses import Network
 PLAN = Plan(*next(addresses.parts(Options().ranges)), addresses.names(16))
 
 
-def test_ranges_of_nodes_and_pods_do_not_overlap() -> None:
-    given: list[Network] = [PLAN.nodes_v4, PLAN.nodes_v6]
+def test_ranges_of_nodes_load_balancers_and_pods_do_not_overlap() -> None:
+    given: list[Network] = [PLAN.nodes_v4, PLAN.balancers_v4, PLAN.nodes_v6]
     for node in PLAN.nodes:
         assert node.v4 in PLAN.nodes_v4
         assert node.v6 in PLAN.nodes_v6
