@@ -14,6 +14,7 @@ import hashlib
 import json
 import logging
 import os
+import signal
 import tarfile
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -45,6 +46,8 @@ _MOST_REQUESTS = 64
 _PATIENCE = 600.0
 """For one request: a layer may have some hundred megabytes, and the disk be busy."""
 _IDLE = 30.0
+_FAREWELL = 1.0
+"""For requests that are being answered at the end: containerd repeats them."""
 _LONGEST_BODY = 4096
 
 Content = Image | Chart
@@ -204,14 +207,17 @@ def _write_json(value: object, content: IO[bytes]) -> None:
 
 
 async def _main() -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     store = Store(Path(os.environ["SANDBOX_FOLDER"]) / "registry")
     runner = web.AppRunner(
-        Registry(store, contents.find).application(), handle_signals=True, keepalive_timeout=_IDLE
+        Registry(store, contents.find).application(), keepalive_timeout=_IDLE, shutdown_timeout=_FAREWELL
     )
     await runner.setup()
     try:
         await web.TCPSite(runner, os.environ["SANDBOX_HOST"], PORT).start()
-        await asyncio.Event().wait()
+        await ended.wait()
     finally:
         await runner.cleanup()
 
