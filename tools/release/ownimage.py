@@ -28,7 +28,9 @@ from windowbox.errors import Missing
 
 NAME = "windowbox.local/windowbox:1"
 
-PACKAGES = ("windowbox", "bus", "watchers", "patchers", "webhooks", "workers", "commands", "sandbox")
+PACKAGES = (
+    "windowbox", "bus", "clouds", "watchers", "patchers", "webhooks", "workers", "commands", "sandbox",
+)  # fmt: skip
 _MEDIA = "application/vnd.oci.image"
 _ROOT = Path(__file__).parents[2]
 OURS = "opt/windowbox"
