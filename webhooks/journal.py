@@ -179,6 +179,7 @@ def packed(review: Review, context: Context) -> str:
             for key, (object, *reason) in context.objects.items()
         },
         "images": context.images,
+        "driver": context.driver,
         "prometheus": context.settings.prometheus.model_dump(),
     }
     try:
@@ -194,7 +195,8 @@ def unpacked(request: str) -> tuple[Review, Context]:
         given = orjson.loads(zlib.decompress(base64.b64decode(request)))
         settings = WebhookSettings(prometheus=PrometheusSettings.model_validate(given["prometheus"]))
         objects = {key: Found(*found) for key, found in given["objects"].items()}
-        context = Context(settings, objects, given["images"])
+        # Earlier records do not say whether there is a driver.
+        context = Context(settings, objects, given["images"], given.get("driver", True))
         return Review(**given["review"]), context
     except (ValueError, TypeError, KeyError, zlib.error) as error:
         raise Malformed("a recorded review cannot be read") from error

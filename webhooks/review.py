@@ -97,6 +97,8 @@ class Context:
     """What has been looked up, by the keys of lookups."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Container images by their name in the image vector."""
+    driver: bool = True
+    """Whether machine-controller-manager gets Gardener's driver for local machines."""
 
     def image(self, name: str) -> str:
         """The image of that name. Denied without one."""

@@ -82,9 +82,9 @@ class Admitting:
         targets = (Target.GARDEN,) if garden else (Target.SEED, Target.SHOOT)
         wanted = configurations.served(settings.webhooks, *targets, clouds=settings.clouds.types)
         webhooks = [table.WEBHOOKS[one.name] for one in wanted]
-        server = Server(
-            webhooks, Context(settings.webhooks, images=images), self._lookups.look, self._journal
-        )
+        # In mode `driver` windowbox itself is the driver of machines.
+        context = Context(settings.webhooks, images=images, driver=settings.machines.mode != "driver")
+        server = Server(webhooks, context, self._lookups.look, self._journal)
         leading = self._by_bus
         if self._lease_of_api:
             # Without a bus: write the configurations while this process holds the Lease of the API.

@@ -43,6 +43,7 @@ def answered(
     old: Json | None = None,
     settings: WebhookSettings | None = None,
     images: dict[str, str] = IMAGES,
+    driver: bool = True,
 ) -> Answer:
     """The answer of the webhook of that name; `found` is the other object that it looks up."""
     asked = WEBHOOKS[webhook]
@@ -52,7 +53,7 @@ def answered(
     read = answering.read(asked, body)
     if isinstance(read, tuple):
         return read[0]
-    context = Context(settings or WebhookSettings(), images=images)
+    context = Context(settings or WebhookSettings(), images=images, driver=driver)
     return decided(asked, read.review, context, Found(found, failure, missing=found is None))
 
 

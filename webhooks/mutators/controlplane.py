@@ -21,12 +21,12 @@ _REQUESTS = {"cpu": "10m", "memory": "20Mi"}
 def change_control_plane(review: Review, context: Context) -> Json | None:
     match review.kind, name(review):
         case "Deployment", "machine-controller-manager":
-            return _add_driver(review, context)
+            return _add_driver(review, context) if context.driver else _remove_driver(review)
         case "Deployment", "kube-scheduler":
             # Gardener's tests see by this label that the webhook is active.
             labels = ("spec", "template", "metadata", "labels", "injected-by")
             return put(review.object, "provider-local", *labels)
-        case "VerticalPodAutoscaler", "machine-controller-manager-vpa":
+        case "VerticalPodAutoscaler", "machine-controller-manager-vpa" if context.driver:
             policy = {"containerName": _DRIVER, "controlledValues": "RequestsOnly"}
             found = objects(part(review.object, "spec", "resourcePolicy"), "containerPolicies")
             # Its place is irrelevant: a policy for a name takes precedence over gardenlet's for `*`.
@@ -51,6 +51,15 @@ def _add_driver(review: Review, context: Context) -> Json:
     # An older container is replaced as a whole. The API server restores the defaults that this drops.
     containers = named(found, {**container, "resources": {"requests": requests}}, "name")
     return put(review.object, containers, "spec", "template", "spec", "containers")
+
+
+def _remove_driver(review: Review) -> Json | None:
+    """The Deployment without a driver, if it has one: windowbox itself creates and deletes machines."""
+    found = objects(part(review.object, "spec", "template", "spec"), "containers")
+    kept = [one for one in found if one.get("name") != _DRIVER]
+    if kept == found:
+        return None
+    return put(review.object, kept, "spec", "template", "spec", "containers")
 
 
 def _driver(image: str, namespace: str, hosted: bool) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from windowbox.settings.settings import Settings
 
 FOLDER = CHART.parents[1] / "gardener"
 PLAIN = (
-    *("BackupBucket", "BackupEntry", "ControlPlane", "DNSRecord", "Infrastructure"),
+    *("BackupBucket", "BackupEntry", "Bastion", "ControlPlane", "DNSRecord", "Infrastructure"),
     *("OperatingSystemConfig", "Worker"),
 )
 BEFORE, BEYOND = "BeforeKubeAPIServer", "AfterKubeAPIServer"
@@ -42,7 +42,7 @@ def _sorted(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @rule("WP-30", "P-2")
 def test_the_registration_names_exactly_what_the_contract_lists() -> None:
     deployment, registration = _documents("controllerregistration")
-    plain = [{"kind": kind, "type": "local"} for kind in (*PLAIN, "Bastion")]
+    plain = [{"kind": kind, "type": "local"} for kind in PLAIN]
     assert _sorted(registration["spec"]["resources"]) == _sorted([*plain, EXPOSURE, SEED, SHOOT, AFTER])
     assert registration["metadata"]["annotations"] == POD_SECURITY
     refs = [{"name": "provider-local"}]
@@ -83,3 +83,10 @@ def test_backups_are_kept_in_a_folder_of_the_node(values: dict[str, Any]) -> Non
     assert group["podSecurityContext"]["runAsUser"] == 0
     assert {*group["securityContext"]["capabilities"]["add"]} == {"DAC_OVERRIDE", "FOWNER"}
     assert volume["hostPath"]["path"] == group["settings"]["backup"]["mount_path"]
+
+
+def test_seeds_create_machines_and_their_cluster_serves_no_shoots() -> None:
+    *seeds, runtime = (Settings.model_validate(one["settings"]) for one in _values())
+    # gardenlet deploys machine-controller-manager in every control plane.
+    assert [one.machines.mode for one in seeds] == ["driver", "driver"]
+    assert [one.join.enabled for one in (*seeds, runtime)] == [True, True, False]

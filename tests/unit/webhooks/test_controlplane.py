@@ -118,6 +118,21 @@ def test_the_driver_finds_its_kubeconfig(found: Json, namespace: str, target: st
     assert "volumes" not in made["spec"]["template"]["spec"]
 
 
+AUTOSCALER = resource(
+    "autoscaling.k8s.io/v1 VerticalPodAutoscaler", f"{MANAGER}-vpa", NAMESPACE, spec={"resourcePolicy": {}}
+)
+
+
+@cases(
+    "given stored",
+    ("none-is-added", deployment(MANAGER), deployment(MANAGER)),
+    ("an-earlier-one-goes", deployment(MANAGER, {"name": DRIVER}), deployment(MANAGER)),
+    ("no-policy-for-it", AUTOSCALER, AUTOSCALER),
+)
+def test_where_windowbox_creates_machines_there_is_no_driver(given: Json, stored: Json) -> None:
+    assert admitted("controlplane", given, driver=False) == stored
+
+
 @rule("WW-23", "WW-24")
 def test_a_stale_driver_is_replaced_in_its_place() -> None:
     stale = {"name": DRIVER, "image": "old", "env": [{"name": "A"}], "terminationMessagePath": "/x"}

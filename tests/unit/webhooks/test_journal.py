@@ -73,6 +73,12 @@ def test_a_decision_with_looked_up_objects_can_be_replayed() -> None:
     assert (result.replayed, result.left_out, len(result.differences)) == (2, 0, 1)
 
 
+@pytest.mark.parametrize("driver", [True, False])
+def test_a_record_says_whether_there_is_a_driver(driver: bool) -> None:
+    noted = journal.record(decision(driver=driver), "here")
+    assert journal.unpacked(noted.request)[1].driver is driver
+
+
 def test_a_decision_that_would_look_up_more_today_is_not_replayed() -> None:
     failed = decision(of=NODE)
     noted = journal.record(replace(failed, webhook=WEBHOOKS["controlplane"], review=_of(MANAGER)), "here")
