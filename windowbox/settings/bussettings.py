@@ -121,6 +121,7 @@ class Zone(BaseModel, frozen=True):
 class Balancing(BaseModel, frozen=True):
     """The settings of load balancers, as far as decisions depend on them."""
 
+    clusters: tuple[str, ...] = ("*",)
     classes: tuple[str, ...] = ()
     conditions: bool = True
     grace: float = 300.0

@@ -57,6 +57,11 @@ class LoadBalancerSettings(Section):
     ranges: tuple[Range, ...] = Field(
         (), description="Address ranges. A cluster uses the first one that lists it."
     )
+    clusters: tuple[str, ...] = Field(
+        ("*",),
+        description="Clusters whose Services are served: ids, or patterns. The runtime cluster is `runtime`. "
+        "Services of others are left to other programs.",
+    )
     classes: tuple[str, ...] = Field(
         (), description="Values of `spec.loadBalancerClass` to serve, besides Services without a class."
     )

@@ -16,6 +16,7 @@ from clouds import table
 from windowbox.kinds import Served
 from windowbox.models.objects import Json, Object, mapping
 from windowbox.models.refs import SERVICES, ObjectRef, is_provider_cluster
+from windowbox.settings.lbsettings import matches
 from windowbox.telemetry import metrics
 from workers.core.cloudfaults import CloudFaults
 from workers.core.reconcile import ReconcileHandler
@@ -47,7 +48,10 @@ class ServiceMapping:
     kinds: tuple[str, ...] = (SERVICES.id,)
     owned: tuple[str, ...] = ()
 
-    def __init__(self, classes: Collection[str], has_address: Callable[[ObjectRef], bool]) -> None:
+    def __init__(
+        self, clusters: Collection[str], classes: Collection[str], has_address: Callable[[ObjectRef], bool]
+    ) -> None:
+        self._clusters = clusters
         self._own_classes = classes
         self._classes = (*classes, *table.BALANCER_CLASSES)  # whatever the cloud of its cluster is
         self._has_address = has_address
@@ -55,7 +59,7 @@ class ServiceMapping:
     async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
         key = subjects.without("object", change.stored.subject)
         ref = subjects.ref(key)
-        if is_provider_cluster(ref.cluster):
+        if is_provider_cluster(ref.cluster) or not matches(ref.cluster, self._clusters):
             return []
         if change.omitted:
             return [key]
@@ -168,7 +172,7 @@ async def assembled(common: Common, row: Served) -> BalancerParts:
             ack_wait=work.ack_wait,
             sharing=lambda ref: ref.cluster,
         ),
-        router=Router(bus, queue, ServiceMapping(settings.classes, store.has_address)),
+        router=Router(bus, queue, ServiceMapping(settings.clusters, settings.classes, store.has_address)),
         store=store,
         states=states,
         tasks={"addresses": store.run, "edge states": states.bucket.run},

@@ -59,6 +59,24 @@ async def test_a_service_that_changes_class_early_is_released(world: BalancerWor
 
 
 @two_addresses
+async def test_services_of_a_cluster_can_be_left_to_another_program(world: BalancerWorld) -> None:
+    async with world.worker():
+        await world.serve("web")
+    before = await world.get("web")
+    world.settings = world.settings.model_copy(update={"clusters": ("shoot--*",)})
+    async with world.worker() as parts:
+
+        async def released() -> bool:
+            return not list(parts.store.users())
+
+        await eventually(released)
+    after = await world.get("web")
+    assert before
+    assert after
+    assert after.raw == before.raw
+
+
+@two_addresses
 async def test_an_interrupted_run_keeps_its_address(
     world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,6 +160,19 @@ async def test_a_service_already_gone_is_no_error(services: ServiceReconciler) -
     assert (outcome.requeue, world.events) == (None, [])
 
 
+async def test_services_of_other_clusters_are_left_to_others() -> None:
+    doors = ServiceDoors(NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE)
+    settings = LoadBalancerSettings(clusters=("shoot--*",))
+    deleted = service(metadata={"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"})
+    for found in (service(), LEFT, deleted):
+        world = World(found)
+        outcome = await run(
+            ServiceReconciler(doors, settings, CloudFaults(NOWHERE)), Wish(reason=Reason.EVENT), world
+        )
+        assert outcome.note == "of a cluster that others serve"
+        assert world.said == [("addresses", {"release": str(WEB)})]
+
+
 @dataclass
 class OnAws(World):
     """A Service in a cloud that shows host names, which the edge serves."""

@@ -398,6 +398,8 @@ class DesiredState:
             self._touched.add(ObjectRef(ref.cluster, SERVICES.id, namespace, name))
 
     def _asked(self, ref: ObjectRef, service: Object) -> _Service | None:
+        if not matches(ref.cluster, self._settings.clusters):
+            return None
         cloud = self._clouds[ref.cluster] = self._registry.cloud(ref.cluster)
         classes = (*self._settings.classes, *cloudterms.classes(cloud))
         if not selection.is_ours(service, classes) or service.deleting:

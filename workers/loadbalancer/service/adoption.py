@@ -19,7 +19,7 @@ from windowbox.errors import TransientError, WindowboxError
 from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from windowbox.settings.lbsettings import LoadBalancerSettings
+from windowbox.settings.lbsettings import LoadBalancerSettings, matches
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.addressclaims import Claim
@@ -91,7 +91,8 @@ class Adoption:
         """Adopt all addresses in use, and mark the store as complete. Returns the Services to requeue."""
         self._since = self._since or time.monotonic()
         await self._registry.complete.wait()
-        clusters = (RUNTIME, *self._registry.served())
+        every = (RUNTIME, *self._registry.served())
+        clusters = [one for one in every if matches(one, self._settings.clusters)]
         since, room = self._since, asyncio.Semaphore(_AT_ONCE)
 
         async def read(cluster: str) -> None:

@@ -17,7 +17,7 @@ from windowbox.models.cloudfacts import CloudFacts
 from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef
-from windowbox.settings.lbsettings import LoadBalancerSettings
+from windowbox.settings.lbsettings import LoadBalancerSettings, matches
 from workers.core import clock
 from workers.core.cloudfaults import CloudFaults
 from workers.core.reconcile import Request
@@ -106,6 +106,9 @@ class ServiceReconciler:
     async def reconcile(self, request: Request) -> Outcome:
         ref, call = request.ref, request.recorder.call
         reported = await request.reports.last()
+        if not matches(ref.cluster, self._settings.clusters):
+            # It may have been served before.
+            return await self._release(request, reported, "of a cluster that others serve")
         # The bus may still hold Services of a cluster that has left.
         left = ref.cluster != RUNTIME and await call("left", ref.cluster, self._doors.has_left, ref.cluster)
         found = None if left is True else await request.recorder.read(ref)
@@ -366,6 +369,11 @@ class ServiceReconciler:
         ref, call = request.ref, request.recorder.call
         if not await call("gone", str(ref), self._doors.is_gone, ref):
             return Unfinished("not on the bus yet")  # the mirror announces it
+        return await self._release(request, reported, "gone")
+
+    async def _release(self, request: Request, reported: StatusIntent | None, why: str) -> Outcome:
+        """Give back what a Service has that nobody serves here any more."""
+        ref, call = request.ref, request.recorder.call
         if await self._edge_state(request) is not None:
             return Unfinished("waiting for the edge to release it")
         if reported:
@@ -373,7 +381,7 @@ class ServiceReconciler:
         await call("addresses", {"release": str(ref)}, self._doors.release, ref, effect=True)
         if reported and reported.patch:
             await request.reports.forget(reported.uid)
-        return Ignored("gone")
+        return Ignored(why)
 
 
 def _hostname(demand: Demand, given: Given) -> str:

@@ -25,7 +25,7 @@ from windowbox.errors import WindowboxError
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef, is_provider_cluster
-from windowbox.settings.lbsettings import LoadBalancerSettings, families_for
+from windowbox.settings.lbsettings import LoadBalancerSettings, families_for, matches
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.index import Limit
 from workers.loadbalancer.ipam.store import AddressStore
@@ -78,6 +78,8 @@ class AddressUpkeep:
             cloud = self._registry.cloud(ref.cluster)
             ours = selection.is_ours(service, (*self._settings.classes, *cloudterms.classes(cloud)))
             if is_provider_cluster(ref.cluster) or service.deleting or not ours:
+                return None
+            if not matches(ref.cluster, self._settings.clusters):
                 return None
             balancer = cloudterms.balancer(service, cloud)
             name = balancer.range if balancer else ""
