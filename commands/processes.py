@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +50,23 @@ def _process(command: Command) -> Command:
     return command
 
 
+_pools = click.option("--pool", "pools", multiple=True, help="A pool to serve; repeatable. Default: all.")
+
+
+def _chosen(pools: tuple[str, ...], flags: dict[str, Any]) -> Collection[str]:
+    """The pools that the flags name; all, if they name none."""
+    from windowbox.kinds import POOLS
+
+    for pool in pools:
+        if pool not in POOLS:
+            raise click.UsageError(f"no pool {pool!r}; there are: {', '.join(POOLS)}")
+    return pools or goflags.pools(flags) or POOLS
+
+
 @click.command(epilog=_SETTINGS_HELP)
+@_pools
 @_process
-def run(**flags: Any) -> None:
+def run(pools: tuple[str, ...], **flags: Any) -> None:
     """Watch, work and patch in one process, for a laptop. Webhooks need `windowbox admit`.
 
     \b
@@ -60,9 +74,8 @@ def run(**flags: Any) -> None:
       windowbox run --kubeconfig ~/.kube/config --nats nats://127.0.0.1:4222
     """
     from commands.roles import patching, roleprocess, watching, working
-    from windowbox.kinds import POOLS
 
-    names = goflags.pools(flags) or POOLS
+    names = _chosen(pools, flags)
 
     async def assemble(made: roleprocess.Process) -> None:
         await watching.watch(made)
@@ -87,7 +100,7 @@ def watch(**flags: Any) -> None:
 
 
 @click.command(epilog=_SETTINGS_HELP)
-@click.option("--pool", "pools", multiple=True, help="A pool to serve; repeatable. Default: all.")
+@_pools
 @_process
 def work(pools: tuple[str, ...], **flags: Any) -> None:
     """Take items off the bus and reconcile their objects. Any number of processes share the work.
@@ -97,13 +110,8 @@ def work(pools: tuple[str, ...], **flags: Any) -> None:
       windowbox work --pool dnsrecord --settings work.yaml
     """
     from commands.roles import roleprocess, working
-    from windowbox.kinds import POOLS
 
-    for pool in pools:
-        if pool not in POOLS:
-            raise click.UsageError(f"no pool {pool!r}; there are: {', '.join(POOLS)}")
-
-    names = pools or goflags.pools(flags) or POOLS
+    names = _chosen(pools, flags)
     roleprocess.main(_loaded(flags), "work", lambda made: working.work(made, names))
 
 

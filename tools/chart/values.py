@@ -84,6 +84,7 @@ class Run(Role):
         description="One Pod, `windowbox run`, in place of those of `watch`, `work` and `patch`. It takes "
         "less memory, and has the rights of all three.",
     )
+    pools: list[Pool] = Field([], description="The pools that it serves; none: all.")
 
 
 class Group(Role):

@@ -270,6 +270,23 @@ def test_gardener_makes_one_edge_where_envoy_has_a_pod(folder: str, replicas: st
         assert f"{prefix}/type" not in envoy["metadata"]["labels"]
 
 
+def test_gardener_makes_as_many_pods_of_a_small_installation_as_the_values_say() -> None:
+    prefix = "high-availability-config.resources.gardener.cloud"
+    admit = {"enabled": True, "replicas": 3}
+    manifests = rendered(run={"enabled": True}, admit=admit, **GARDENER)
+    found = {
+        name: one["metadata"].get("annotations", {}).get(f"{prefix}/replicas")
+        for name, one in of_kind(manifests, "Deployment").items()
+    }
+    assert found == {"windowbox-run": "1", "windowbox-admit": "3", "windowbox-grant": "1"}
+
+
+def test_one_pod_serves_only_the_pools_that_are_named() -> None:
+    manifests = rendered(run={"enabled": True, "pools": ["dnsrecord", "backupbucket"]})
+    [container] = of_kind(manifests, "Deployment")["windowbox-run"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][:3] == ["run", "--pool=dnsrecord", "--pool=backupbucket"]
+
+
 def test_another_version_of_the_chart_alone_leaves_the_pod_of_envoy_as_it_is(tmp_path: Path) -> None:
     values = {"edge": {"enabled": True}, "settings": RANGES, "image": {"tag": "0.2.0"}}
     newer = Path(shutil.copytree(CHART, tmp_path / "chart"))

@@ -83,9 +83,10 @@ metadata:
     high-availability-config.resources.gardener.cloud/type: {{ ternary "server" "controller" (eq .command "admit") }}
     {{- end }}
     {{- if not (has .command (list "work" "run")) }}{{ include "windowbox.outside" $root | nindent 4 }}{{ end }}
-  {{- if and $root.Values.gardener (eq .command "edge") (include "windowbox.launches" $root) (not $everywhere) }}
+  {{- $alone := or $root.Values.run.enabled (and (eq .command "edge") (include "windowbox.launches" $root)) }}
+  {{- if and $root.Values.gardener $alone (not $everywhere) }}
   {{- /* Else Gardener makes two of them. */}}
-  annotations: {high-availability-config.resources.gardener.cloud/replicas: "1"}
+  annotations: {high-availability-config.resources.gardener.cloud/replicas: {{ .values.replicas | quote }}}
   {{- end }}
 spec:
   {{- if not (or $scaled $everywhere) }}
