@@ -38,6 +38,8 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     """Prefixes for load balancers; by default a part of the loopback addresses that no other sandbox has."""
     reachable_balancers: bool = False
     """Give load balancers addresses that Pods can reach, too: of the part for nodes, in place of loopback."""
+    kinds: tuple[str, ...] = ()
+    """The kinds that are watched, as plural.group, if another windowbox serves the others; by default all."""
     audit: bool = False
     """Write a line about each request to the API server, for benchmarks that count them."""
     apiserver_arguments: tuple[str, ...] = ()

@@ -64,6 +64,8 @@ class Surroundings:
     second_calls: bool = False
     """Whether the API server repeats a failed call of a webhook."""
     webhook_spread: float = 120.0
+    kinds: tuple[str, ...] = ()
+    """The only kinds that are watched here; none: all."""
 
 
 def settings_file(folder: Path, name: str) -> Path:
@@ -134,7 +136,10 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
         }
         if not around.plan:  # simulated nodes are on this host
             settings["loadbalancer"]["node_networks"] = [{"prefixes": ["0.0.0.0/0", "::/0"]}]
-        settings |= _kinds(around)
+        if not around.kinds:  # else another windowbox serves these
+            settings |= _kinds(around)
+    if around.kinds:
+        settings["watch"] = {"kinds": list(around.kinds)}
     path = settings_file(around.folder, name)
     files.write_private(path, yaml.safe_dump(settings, sort_keys=False))
     return path

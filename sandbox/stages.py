@@ -240,6 +240,7 @@ def _surroundings(
         garden_webhooks=ports["garden-webhooks"],
         second_calls=max(options.admits, options.garden_admits) > 1,
         webhook_spread=options.webhook_spread,
+        kinds=options.kinds,
     )
     roles.backups(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     roles.write_kubeconfigs(folder, around.api)

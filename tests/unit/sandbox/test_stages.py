@@ -110,6 +110,19 @@ def test_policies_of_machines_fit_the_sandboxs_nodes(folder: Path) -> None:
     assert [str(one) for one in read.external] == ["198.51.100.0/24"]
 
 
+def test_kinds_of_another_windowbox_are_not_watched(folder: Path) -> None:
+    api = controlplane.api(controlplane.identities(folder / "pki"), 6443)
+    around = Surroundings(
+        folder, api, "nats://127.0.0.1:4222", 1, {"runner": "x"}, 53, None, ("198.51.100.0/24",),
+        kinds=("services", "nodes"),
+    )  # fmt: skip
+    read = settings.load(roles.write_settings(around, "runner", "runner-9", None))
+    assert read.watch.kinds == ("services", "nodes")
+    assert read.loadbalancer.ranges
+    # Nor are clusters of clouds, or a folder for backups, that belong to the others.
+    assert (read.clouds.types, read.backup.root) == ((), None)
+
+
 def test_settings_are_readable_by_their_owner_only(folder: Path) -> None:
     for path in (*(folder / "settings").iterdir(), *folder.glob("*.kubeconfig"), folder / "dns.key"):
         assert path.stat().st_mode & 0o777 == 0o600, path
