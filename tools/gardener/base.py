@@ -25,7 +25,7 @@ from sandbox.servers import apiserver, ranges, zoneserver
 from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.ranges import Ranges
 from sandbox.state import State
-from tools.gardener import contents, registry, traffic
+from tools.gardener import contents, extensions, registry, traffic
 from windowbox.errors import Refused, Unreachable
 
 _MANIFESTS = Path(__file__).parent / "manifests"
@@ -66,6 +66,7 @@ def options(nodes: int = 2, played: int = 3) -> dict[str, Any]:
         "nodes": nodes,
         "simulated_nodes": played,
         "dns_key": False,
+        "kinds": extensions.HOST_KINDS,
         "cluster_dns": True,
         "reachable_balancers": True,
         "registry_port": registry.PORT,

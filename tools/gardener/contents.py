@@ -9,7 +9,7 @@ from pathlib import Path
 from sandbox.nodes import images as own
 from sandbox.nodes.images import Image
 from sandbox.programs import binaries
-from tools.gardener import images, programs
+from tools.gardener import extensions, images, programs
 
 _PROVISIONER = "rancher/local-path-provisioner"
 _CHARTS = "gardener/charts/"
@@ -29,6 +29,10 @@ def find(repository: str, tag: str) -> Image | Chart | None:
     path = re.sub(r"^(localhost|[^/]*[.:][^/]*)/", "", repository)
     if path == _PROVISIONER:
         return own.provisioner(binaries.find("local-path-provisioner"))
+    if path in extensions.IMAGES:
+        return extensions.image(path, tag)
+    if path in extensions.CHARTS:
+        return Chart(path.rpartition("/")[2], extensions.CHARTS[path])
     if path.startswith(_CHARTS):
         name = path.removeprefix(_CHARTS)
         folder = programs.source("github.com/gardener/gardener", programs.GARDENER) / "charts/gardener" / name

@@ -117,8 +117,10 @@ def _gardener() -> Iterator[Component]:
         {"/usr/local/bin/dependency-watchdog": "dependency-watchdog"},
     )
     yield Component(
-        f"{_GARDENER}/machine-controller-manager", "played", why="windowbox manages machines itself."
-    )
+        f"{_GARDENER}/machine-controller-manager", "real",
+        {"/machine-controller-manager": "machine-controller-manager"},
+        why="Without Gardener's driver: windowbox creates machines.",
+    )  # fmt: skip
     for name, why in (
         ("gardenadm", "No Shoot hosts itself."),
         ("gardener-discovery-server", "Its module is not public; the Garden does not ask for it."),

@@ -71,6 +71,7 @@ PROGRAMS: dict[str, Program] = {program.name: program for program in _programs()
 
 SANDBOX = (
     "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl",
+    "machine-controller-manager", "local-path-provisioner",
 )  # fmt: skip
 """Programs of the sandbox that are in images, too."""
 

@@ -197,7 +197,8 @@ def _write_chart(chart: Chart, content: IO[bytes]) -> None:
 
     with (
         gzip.GzipFile(filename="", fileobj=content, mode="wb", mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
+        # Our own charts have links to files that other parts use, too.
+        tarfile.open(fileobj=packed, mode="w", dereference=True) as archive,
     ):
         archive.add(chart.folder, chart.name, filter=plain)
 
