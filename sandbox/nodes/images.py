@@ -45,6 +45,8 @@ class Image:
     """Other names of the same image."""
     user: str = ""
     """UID:GID of its processes, unless a container names others. Folders in /home belong to it."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """More variables of the environment."""
 
 
 def images() -> list[Image]:
@@ -96,7 +98,8 @@ def config(image: Image, digest: str) -> dict[str, Any]:
         "architecture": binaries.architecture(),
         "os": "linux",
         "config": {
-            "Entrypoint": image.entrypoint, "Cmd": image.command, "Env": [f"PATH={_PATH}"], "WorkingDir": "/",
+            "Entrypoint": image.entrypoint, "Cmd": image.command, "WorkingDir": "/",
+            "Env": [f"{name}={value}" for name, value in {"PATH": _PATH, **image.variables}.items()],
             **({"User": image.user} if image.user else {}),
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 from sandbox.nodes import images
 from sandbox.nodes.images import Image
 from sandbox.programs import binaries
-from tools.gardener import hosttools, programs
+from tools.gardener import envoyimages, hosttools, programs
 
 How = Literal["real", "stand-in", "played", "absent"]
 
@@ -45,6 +45,8 @@ class Component:
     """Whether it has a shell, and the other applets of Busybox."""
     zones: bool = False
     """Whether it needs the world's time zones."""
+    made: Callable[[str], Image] | None = None
+    """What makes the image of a name, if it is not put together from these columns."""
 
 
 def find(reference: str) -> Component | None:
@@ -59,6 +61,8 @@ def image(reference: str) -> Image | None:
     row = find(reference)
     if row is None or row.how in ("played", "absent"):
         return None
+    if row.made:
+        return row.made(reference)
     if row.repository == "pause":
         return replace(_sandbox(images.PAUSE), name=reference, user=_NONROOT)
     files: dict[str, Path | str] = {name.lstrip("/"): programs.path(one) for name, one in row.files.items()}
@@ -186,8 +190,15 @@ def _networking() -> Iterator[Component]:
     )  # fmt: skip
     not_public = "Its module is not public."
     yield Component(f"{_GARDENER}/ext-authz-server", "played", why=not_public)
-    for repository in ("istio-release/proxyv2", "istio-release/pilot", f"{_THIRD}/envoyproxy/envoy"):
-        yield Component(repository, "played", why="It is not built yet.")
+    yield Component(
+        "istio-release/pilot", "real", {"/usr/local/bin/pilot-discovery": "pilot-discovery"},
+        made=envoyimages.pilot, why="Of April 2026, after 1.29 and before 1.30.",
+    )  # fmt: skip
+    yield Component(
+        "istio-release/proxyv2", "real", {"/usr/local/bin/pilot-agent": "pilot-agent"},
+        made=envoyimages.gateway, why="With windowbox's Envoy, which lacks Istio's metrics.",
+    )  # fmt: skip
+    yield Component(f"{_THIRD}/envoyproxy/envoy", "real", made=envoyimages.envoy, why="windowbox's Envoy.")
     yield Component(
         "ingress-nginx/controller-chroot", "played", why="It is nginx with modules that are written in C."
     )

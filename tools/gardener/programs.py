@@ -49,6 +49,10 @@ def _programs() -> Iterator[Program]:
     prometheus, stamp = "github.com/prometheus", ("github.com/prometheus/common/version.Version={version}",)
     yield _program("node_exporter", "1.12.1", f"{prometheus}/node_exporter", stamp, "node-exporter")
     yield _program("blackbox_exporter", "0.28.0", f"{prometheus}/blackbox_exporter", stamp)
+    # Of the master of April 2026: no release can be had as a module.
+    istio, stamp = "istio.io/istio", ("istio.io/istio/pkg/version.buildVersion={version}",)
+    for name in ("pilot-discovery", "pilot-agent"):
+        yield _program(name, "1.30.0", f"{istio}/pilot/cmd/{name}", stamp, "istio")
     for name in ("vpn-server", "vpn-client", "apiserver-proxy"):
         yield _program(name, "1.0.0", f"./{name}", (), "networking")
     for name in ("admission-controller", "recommender", "updater"):

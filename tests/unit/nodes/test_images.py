@@ -49,6 +49,12 @@ def test_a_home_belongs_to_the_user_of_the_image(tmp_path: Path) -> None:
     assert owners == {"etc": (0, 0), "home/some": (65532, 100), "tmp": (0, 0)}
 
 
+def test_containers_have_the_variables_of_their_image() -> None:
+    image = Image("windowbox.local/some:1", {}, variables={"SOME": "value"})
+    found = images.config(image, "00")["config"]["Env"]
+    assert found == ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SOME=value"]
+
+
 def _read(archive: tarfile.TarFile, name: str) -> bytes:
     file = archive.extractfile(name)
     assert file
