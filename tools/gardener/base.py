@@ -136,6 +136,9 @@ def _label_nodes(api: ApiServer) -> None:
             "topology.kubernetes.io/region": _REGION,
             "topology.kubernetes.io/zone": _ZONE,
         }
+        if played:
+            # Its simulator answers at NodePorts itself, instead of the Pods of real nodes.
+            labels["node.kubernetes.io/exclude-from-external-load-balancers"] = "true"
         api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
 
 
