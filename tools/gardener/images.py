@@ -77,7 +77,7 @@ def image(reference: str) -> Image | None:
     applets = {name: target for name, target in base.links.items() if name not in found}
     return replace(
         base, name=reference, files={**base.files, **found, **files}, links={**applets, **links},
-        entrypoint=entrypoint, user=row.user,
+        entrypoint=entrypoint, command=() if entrypoint else base.command, user=row.user,
     )  # fmt: skip
 
 

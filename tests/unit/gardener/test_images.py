@@ -76,5 +76,6 @@ def test_tools_of_this_machine_are_in_an_image_with_their_names(monkeypatch: pyt
     monkeypatch.setattr(programs, "path", Path)
     found = images.image(f"registry.k8s.io/kube-proxy:{images.COMPONENTS['kube-proxy'].tag}")
     assert found is not None
+    assert (found.entrypoint, found.command) == (("/usr/local/bin/kube-proxy",), ())
     assert found.links["usr/sbin/iptables-restore"] == "xtables-nft-multi"
     assert "usr/sbin/xtables-nft-multi" in found.files
