@@ -61,12 +61,19 @@ def _programs() -> Iterator[Program]:
     yield _program("gardener-e2e", GARDENER, "windowbox/gardener/e2e")
 
 
+_EFFORTS = {
+    "gardener-operator": 150, "gardenlet": 40, "gardener-apiserver": 45, "etcdbrctl": 150, "coredns": 35,
+    "gardener-e2e": 30, "pilot-agent": 100, "pilot-discovery": 200,
+}  # fmt: skip
+"""CPU seconds of compiling, after the programs of the sandbox. Others take about 10."""
+
+
 def _program(
     name: str, version: str, package: str, stamps: tuple[str, ...] = (), module: str = "gardener"
 ) -> Program:
     return Program(
         name, version, (), module=str(_MODULES / module), package=package, stamps=stamps,
-        output=package.rpartition("/")[2],
+        output=package.rpartition("/")[2], effort=_EFFORTS.get(name, 10),
     )  # fmt: skip
 
 
