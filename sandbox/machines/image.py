@@ -125,7 +125,7 @@ def _image() -> Image:
         {
             **shell.files,
             **_ETC,
-            **_registry_files(),
+            **registry_files(),
             **programs,
             **scripts,
             **texts,
@@ -172,8 +172,8 @@ def _digest(image: Image, provisioner: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _registry_files() -> dict[str, str]:
-    """The configuration of containerd's mirrors, by paths in the image."""
+def registry_files() -> dict[str, str]:
+    """The configuration of containerd's mirrors, by paths in an image."""
     own = f"http://registry.{_DOMAIN}"
     mirrors = {f"registry.{_DOMAIN}": (own, own)}
     for registry, cache in _CACHES.items():

@@ -47,6 +47,8 @@ class Image:
     """UID:GID of its processes, unless a container names others. Folders in /home belong to it."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """More variables of the environment."""
+    stop_signal: str = ""
+    """The signal that ends a container; SIGTERM if empty."""
 
 
 def images() -> list[Image]:
@@ -101,6 +103,7 @@ def config(image: Image, digest: str) -> dict[str, Any]:
             "Entrypoint": image.entrypoint, "Cmd": image.command, "WorkingDir": "/",
             "Env": [f"{name}={value}" for name, value in {"PATH": _PATH, **image.variables}.items()],
             **({"User": image.user} if image.user else {}),
+            **({"StopSignal": image.stop_signal} if image.stop_signal else {}),
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
         "history": [{"created_by": "windowbox"}],

@@ -113,7 +113,10 @@ PROGRAMS: dict[str, Program] = {
         # that install windowbox, and the two programs that windowbox replaces.
         *(
             Program(name, _GARDENER, (1, 140), module=_ALL, package=f"./{name}", nodes=True, stamps=_STAMPS)
-            for name in ("gardenlet-client", "gardener-installer", "provider-local", "admission-local")
+            for name in (
+                "gardenlet-client", "gardenlet-machines", "gardener-installer", "provider-local",
+                "admission-local",
+            )
         ),
         # Only tests install the chart.
         Program(

@@ -6,6 +6,7 @@ from typing import Any
 
 from sandbox.servers import manifests
 from sandbox.servers.apiserver import ApiServer
+from sandbox.shoots import waiting
 
 _GARDEN = "core.gardener.cloud"
 KINDS = (
@@ -30,8 +31,12 @@ def define(api: ApiServer, kinds: Kinds = KINDS) -> None:
 
 
 def remove(api: ApiServer, kinds: Kinds = KINDS) -> None:
-    for group, _, plural, *_ in kinds:
-        api.request("DELETE", f"{_DEFINITIONS}/{plural}.{group}").close()
+    """Have the API server serve them no more. Waits: what is still being deleted cannot be defined."""
+    names = [f"{plural}.{group}" for group, _, plural, *_ in kinds]
+    for name in names:
+        api.request("DELETE", f"{_DEFINITIONS}/{name}").close()
+    for name in names:
+        waiting.until_gone(api, _DEFINITIONS, name, f"{name} is still defined", patience=30)
 
 
 def _definition(

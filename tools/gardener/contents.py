@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +11,15 @@ from sandbox.nodes import images as own
 from sandbox.nodes.images import Image
 from sandbox.programs import binaries
 from tools.gardener import extensions, images, programs
+from tools.gardener.machines import network, systemdimage
 
 _PROVISIONER = "rancher/local-path-provisioner"
 _CHARTS = "gardener/charts/"
 """The prefix of charts of Gardener's module, which are in its folder of that name."""
+_MACHINES: Mapping[str, Callable[[str], Image]] = {
+    network.REPOSITORY: network.image,
+    systemdimage.REPOSITORY: systemdimage.image,
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,8 @@ def find(repository: str, tag: str) -> Image | Chart | None:
         return extensions.image(path, tag)
     if path in extensions.CHARTS:
         return Chart(path.rpartition("/")[2], extensions.CHARTS[path])
+    if path in _MACHINES:
+        return _MACHINES[path](f"{path}:{tag}")
     if path.startswith(_CHARTS):
         name = path.removeprefix(_CHARTS)
         folder = programs.source("github.com/gardener/gardener", programs.GARDENER) / "charts/gardener" / name

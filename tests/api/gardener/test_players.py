@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 import uuid
@@ -14,9 +15,11 @@ import pytest
 from tests.support import standins
 from tests.support.servers import ControlPlane
 from tools.gardener.players.parts import PARTS
+from windowbox.models.refs import MANAGED_RESOURCES
 
 KINDS = tuple((*one.resource[:4], True, True) for one in PARTS)
 OPERATION = "gardener.cloud/operation"
+_MANAGED = MANAGED_RESOURCES.path("default")
 
 
 @pytest.fixture
@@ -73,6 +76,11 @@ class Played:
 def test_networks_succeed_with_each_operation_and_no_player_keeps_them(plane: ControlPlane) -> None:
     network = Played(plane, "Network", {"type": "calico"}, "reconcile")
     assert "played" in network.wait("Create")["lastOperation"]["description"]
+    managed = plane.api.read(f"{_MANAGED}/extension-networking-plain")
+    [secret] = managed["spec"]["secretRefs"]
+    data = plane.api.read(f"/api/v1/namespaces/default/secrets/{secret['name']}")["data"]
+    assert b"kind: DaemonSet" in base64.b64decode(data["network.yaml"])
+    assert [one["name"] for one in managed["metadata"]["ownerReferences"]] == [network.name]
 
     network.ask("reconcile")
     network.wait("Reconcile")

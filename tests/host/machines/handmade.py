@@ -16,10 +16,11 @@ from workers.machines.machine.machinespecs import MachinePlan, ProviderSpec, Sec
 _API = "machine.sapcloud.io/v1alpha1"
 
 
-def make(world: ShootWorld, machine: str, data: str) -> None:
-    """A Pod as the driver makes it."""
-    pods = world.sandbox.api.read(world.pods())["items"]
-    image, home = pods[0]["spec"]["containers"][0]["image"], world.shoot.technical_id
+def make(world: ShootWorld, machine: str, data: str, image: str = "") -> None:
+    """A Pod as the driver makes it. `image` is that of all machines unless given."""
+    if not image:
+        image = world.sandbox.api.read(world.pods())["items"][0]["spec"]["containers"][0]["image"]
+    home = world.shoot.technical_id
     nowhere = SecretName(home, "none")
     plan = MachinePlan(home, machine, world.shoot.machines, ProviderSpec(image), nowhere, nowhere, "")
     secret, pod = (

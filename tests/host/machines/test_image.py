@@ -47,10 +47,10 @@ def test_failing_user_data_is_reported(world: ShootWorld) -> None:
     handmade.make(world, "fails", UNITS)
     pods = world.pods()
     ended = waiting.until(
-        world.sandbox.api, pods, "machine-fails", lambda pod: bool(_termination(pod)), "it runs", patience=90
+        world.sandbox.api, pods, "machine-fails", lambda pod: bool(termination(pod)), "it runs", patience=90
     )
     handmade.remove(world, "fails")
-    reported = _termination(ended)
+    reported = termination(ended)
     assert reported["exitCode"] == 7
     assert reported["message"].startswith("user data ended with exit code 7\n")
     assert reported["message"].endswith("all is well\n")
@@ -81,7 +81,8 @@ def test_a_node_is_ready_when_it_has_its_images(world: ShootWorld) -> None:
     handmade.forget(world, ["slow"])
 
 
-def _termination(pod: dict[str, Any]) -> dict[str, Any]:
+def termination(pod: dict[str, Any]) -> dict[str, Any]:
+    """How the container of the machine ended, if it has."""
     for container in pod["status"].get("containerStatuses") or []:
         for state in (container["state"], container.get("lastState") or {}):
             if found := state.get("terminated"):

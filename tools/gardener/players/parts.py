@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from tools.gardener.machines import network as plain
 from windowbox.models.objects import Object, mappings
-from windowbox.models.refs import NETWORKS, Resource
+from windowbox.models.refs import MANAGED_RESOURCES, NETWORKS, SECRETS, Resource
+from workers.core.owned.manifests import Manifest, manifest
 
 OPERATION = "gardener.cloud/operation"
 _NO_OPERATION = {"metadata": {"annotations": {OPERATION: None}}}
 _TYPES = frozenset({"calico", "cilium"})
+_NETWORK = "extension-networking-plain"
+_UNCLEANED = "shoot.gardener.cloud/no-cleanup"
+"""A label of what gardenlet leaves alone when it cleans up a Shoot before it deletes its Network."""
 
 
 class Patch(NamedTuple):
@@ -26,6 +32,8 @@ class Part(NamedTuple):
 
     resource: Resource
     patches: Callable[[Object], list[Patch]]
+    objects: Callable[[Object], list[tuple[Resource, Manifest]]] = lambda found: []
+    """What it brings, before it is patched."""
 
 
 def monitoring(found: Object) -> list[Patch]:
@@ -49,7 +57,7 @@ def monitoring(found: Object) -> list[Patch]:
 
 
 def network(found: Object) -> list[Patch]:
-    """A Network that needs no work: the CNI plugins of nodes connect all Pods.
+    """A Network that is done once its objects are handed over.
 
     It gets no finalizer, so that a deletion needs no answer.
     """
@@ -73,6 +81,23 @@ def network(found: Object) -> list[Patch]:
             return []
 
 
+def network_objects(found: Object) -> list[tuple[Resource, Manifest]]:
+    """A plain network for the Shoot, in a ManagedResource that is deleted with the Network."""
+    if found.annotations.get(OPERATION) == "migrate":
+        return []
+    owner = {"apiVersion": f"{NETWORKS.group}/{NETWORKS.version}", "kind": NETWORKS.kind}
+    owners = [{**owner, "name": found.name, "uid": found.uid}]
+    data = {"network.yaml": base64.b64encode(plain.MANIFESTS.read_bytes()).decode()}
+    spec = {"secretRefs": [{"name": _NETWORK}], "injectLabels": {_UNCLEANED: "true"}}
+    return [
+        (SECRETS, manifest(SECRETS, _NETWORK, found.namespace, owners=owners, data=data)),
+        (
+            MANAGED_RESOURCES,
+            manifest(MANAGED_RESOURCES, _NETWORK, found.namespace, owners=owners, spec=spec),
+        ),
+    ]
+
+
 def _condition(found: Object, type: str) -> dict[str, Any]:
     """The condition `type` as true. It keeps the time since when it is."""
     before = [one for one in mappings(found.status.get("conditions")) if one.get("type") == type]
@@ -92,7 +117,7 @@ def _succeeded(found: Object, type: str) -> Patch:
         "type": type,
         "state": "Succeeded",
         "progress": 100,
-        "description": "played: the CNI plugins of the nodes connect Pods",
+        "description": "played: a plain network connects Pods",
         "lastUpdateTime": _now(),
     }
     status = {"observedGeneration": found.generation, "lastOperation": operation, "lastError": None}
@@ -110,5 +135,5 @@ def _monitoring(plural: str, kind: str) -> Part:
 PARTS = (
     _monitoring("prometheuses", "Prometheus"),
     _monitoring("alertmanagers", "Alertmanager"),
-    Part(NETWORKS, network),
+    Part(NETWORKS, network, network_objects),
 )

@@ -20,6 +20,7 @@ _KINDS = Resource(
 Key = tuple[str, str]
 
 _PAUSE = 0.5
+_OWNER = "windowbox-players"
 
 
 class Players:
@@ -76,6 +77,10 @@ class Players:
     async def _answer(self, part: Part, found: Object) -> None:
         patches = part.patches(found)
         try:
+            for resource, wanted in part.objects(found) if patches else ():
+                await self._kube.apply(
+                    resource, found.namespace, wanted["metadata"]["name"], wanted, owner=_OWNER
+                )
             for patch in patches:
                 await self._kube.merge(
                     part.resource, found.namespace, found.name, patch.body, part=patch.part
