@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from sandbox import processes, roles
@@ -95,15 +96,6 @@ def stages(
     around = _surroundings(folder, options, ports, network, resources, identity)
     api = around.api
 
-    def fill() -> None:
-        """Apply what has to exist in the cluster before its users start."""
-        manifests.apply_all(api)
-        for count, garden in ((options.admits, False), (options.garden_admits, True)):
-            if not count:
-                manifests.remove_webhooks(api, garden=garden)
-        if resources:
-            resources.admit(api)
-
     audit = controlplane.audit_arguments(folder) if options.audit else []
     apiserver = controlplane.apiserver(
         binaries.find("kube-apiserver"), identity, ports["kube-apiserver"], ports["etcd"],
@@ -121,7 +113,7 @@ def stages(
             host=identity.host,
         ),
     ]  # fmt: skip
-    second = [dataclasses.replace(apiserver, then=fill)]
+    second = [dataclasses.replace(apiserver, then=partial(_fill, api, options, resources))]
     third = _clients(folder, options, ports, around, identity, network, with_nodes=resources is not None)
     if resources:
         shared = {folder / "shared" / name.strip("/"): name for name in options.shared_folders}
@@ -133,6 +125,16 @@ def stages(
             third += _joining(place, api, options)
     third += _companions(around, options)
     return [[_awaiting(child, options) for child in stage] for stage in (first, second, third)]
+
+
+def _fill(api: ApiServer, options: Options, resources: HostResources | None) -> None:
+    """Apply what has to exist in the cluster before its users start."""
+    manifests.apply_all(api)
+    for count, garden in ((options.admits, False), (options.garden_admits, True)):
+        if not count:
+            manifests.remove_webhooks(api, garden=garden)
+    if resources:
+        resources.admit(api)
 
 
 def _archives(folder: Path, resources: HostResources) -> Callable[[], list[Path]]:
