@@ -11,9 +11,10 @@ def gardener() -> None:
 
 
 @gardener.command(short_help="Compile the programs that are missing.")
-def build() -> None:
+@click.option("--tests", is_flag=True, help="Also Gardener's e2e tests, and older versions of Kubernetes.")
+def build(tests: bool) -> None:
     """Compile the programs of Gardener, and those that it deploys, unless the cache has them."""
     from sandbox import progress
     from tools.gardener import programs
 
-    programs.build(progress.Progress(click.echo, introduction=progress.ONCE))
+    programs.build(progress.Progress(click.echo, introduction=progress.ONCE), tests=tests)

@@ -10,7 +10,6 @@ from typing import Literal
 
 from sandbox.nodes import images
 from sandbox.nodes.images import Image
-from sandbox.programs import binaries
 from tools.gardener import envoyimages, hosttools, programs
 
 How = Literal["real", "stand-in", "played", "absent"]
@@ -21,7 +20,7 @@ _PASSWD = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/h
 _GROUP = "root:x:0:\nnonroot:x:65532:\n"
 _NONROOT = "65532:65532"
 _ASLEEP = "#!/bin/sh\nexec sleep 2147483647\n"
-_KUBERNETES = f"v{binaries.PROGRAMS['kube-apiserver'].version}"
+_SUFFIXES = {f"v{version}": suffix for version, suffix in programs.KUBERNETES.items()}
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ class Component:
     why: str = ""
     """One sentence for people: what takes its place, or why nothing does."""
     user: str = _NONROOT
-    tag: str = ""
-    """The only tag that it has; empty if it has any."""
+    kubernetes: bool = False
+    """Whether its tag is the version of Kubernetes that its program has. Others have any tag."""
     tools: tuple[str, ...] = ()
     """Programs of this machine in /usr/sbin. Such an image has Busybox, too."""
     scripts: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +52,7 @@ def find(reference: str) -> Component | None:
     """The row for `[host/]repository[:tag][@digest]`, or None if the table has none."""
     repository, tag = _parted(reference)
     row = COMPONENTS.get(repository)
-    return None if row is None or (row.tag and tag and tag != row.tag) else row
+    return None if row and row.kubernetes and tag and tag not in _SUFFIXES else row
 
 
 def image(reference: str) -> Image | None:
@@ -65,7 +64,9 @@ def image(reference: str) -> Image | None:
         return row.made(reference)
     if row.repository == "pause":
         return replace(_sandbox(images.PAUSE), name=reference, user=_NONROOT)
-    files: dict[str, Path | str] = {name.lstrip("/"): programs.path(one) for name, one in row.files.items()}
+    suffix = _SUFFIXES.get(_parted(reference)[1], "") if row.kubernetes else ""
+    built = {name.lstrip("/"): programs.path(f"{program}{suffix}") for name, program in row.files.items()}
+    files: dict[str, Path | str] = {**built}
     files |= {name.lstrip("/"): text for name, text in row.scripts.items()}
     entrypoint = tuple(row.files)[:1]
     if not (row.busybox or row.tools or row.scripts):
@@ -147,14 +148,12 @@ def _etcd() -> Iterator[Component]:
 
 def _kubernetes() -> Iterator[Component]:
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
-        yield Component(name, "real", {f"/usr/local/bin/{name}": name}, user="", tag=_KUBERNETES)
+        yield Component(name, "real", {f"/usr/local/bin/{name}": name}, user="", kubernetes=True)
     yield Component(
-        "kube-proxy", "real", {"/usr/local/bin/kube-proxy": "kube-proxy"}, user="", tag=_KUBERNETES,
+        "kube-proxy", "real", {"/usr/local/bin/kube-proxy": "kube-proxy"}, user="", kubernetes=True,
         tools=("iptables", "nft", "conntrack"),
     )  # fmt: skip
-    yield Component(
-        f"{_RELEASES}/hyperkube", "real", {"/kubelet": "kubelet", "/kubectl": "kubectl"}, tag=_KUBERNETES
-    )
+    yield Component(f"{_RELEASES}/hyperkube", "real", {"/kubelet": "kubelet"}, kubernetes=True)
     yield Component("pause", "stand-in", why="Busybox sleeps in its place.")
     yield Component("metrics-server/metrics-server", "real", {"/metrics-server": "metrics-server"})
     yield Component(

@@ -13,6 +13,9 @@ from windowbox.errors import Missing
 
 _MODULES = Path(__file__).parent / "modules"
 GARDENER = "1.150.0"
+KUBERNETES = {binaries.PROGRAMS["kube-apiserver"].version: "", "1.34.3": "-1.34", "1.35.4": "-1.35"}
+"""The versions for Shoots, and what the names of their programs end with. Gardener's end-to-end tests update
+Shoots between the two others."""
 
 _VERSION = "k8s.io/component-base/version"
 _STAMPS = tuple(f"{_VERSION}.git{part}" for part in ("Version=v{version}", "Major={major}", "Minor={minor}"))
@@ -57,28 +60,39 @@ def _programs() -> Iterator[Program]:
         yield _program(name, "1.0.0", f"./{name}", (), "networking")
     for name in ("admission-controller", "recommender", "updater"):
         yield _program(f"vpa-{name}", "1.7.1", f"{vpa}/{name}")
-    # Gardener's own end-to-end tests.
+
+
+def _tests() -> Iterator[Program]:
     yield _program("gardener-e2e", GARDENER, "windowbox/gardener/e2e")
+    for version, suffix in KUBERNETES.items():
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"):
+            if suffix:
+                package = f"k8s.io/kubernetes/cmd/{name}"
+                yield _program(name + suffix, version, package, _STAMPS, f"kubernetes{suffix}")
 
 
 _EFFORTS = {
-    "gardener-operator": 150, "gardenlet": 40, "gardener-apiserver": 45, "etcdbrctl": 150, "coredns": 35,
-    "gardener-e2e": 30, "pilot-agent": 100, "pilot-discovery": 200,
+    "gardener-operator": 150, "gardenlet": 40, "gardener-apiserver": 45, "etcd-backup-restore": 150,
+    "coredns": 35, "pilot-agent": 100, "pilot-discovery": 200, "e2e": 30,
+    "kube-apiserver": 300, "kube-controller-manager": 90,
 }  # fmt: skip
-"""CPU seconds of compiling, after the programs of the sandbox. Others take about 10."""
+"""CPU seconds of compiling, by package, after the programs of the sandbox. Others take about 10."""
 
 
 def _program(
     name: str, version: str, package: str, stamps: tuple[str, ...] = (), module: str = "gardener"
 ) -> Program:
+    output = package.rpartition("/")[2]
     return Program(
-        name, version, (), module=str(_MODULES / module), package=package, stamps=stamps,
-        output=package.rpartition("/")[2], effort=_EFFORTS.get(name, 10),
+        name, version, (), module=str(_MODULES / module), package=package, stamps=stamps, output=output,
+        effort=_EFFORTS.get(output, 10),
     )  # fmt: skip
 
 
 # In the order in which the landscape needs them: so they are compiled.
 PROGRAMS: dict[str, Program] = {program.name: program for program in _programs()}
+TESTS: dict[str, Program] = {program.name: program for program in _tests()}
+"""Gardener's own end-to-end tests, and what only they need."""
 
 SANDBOX = (
     "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl",
@@ -87,20 +101,21 @@ SANDBOX = (
 """Programs of the sandbox that are in images, too."""
 
 
-def build(progress: Progress) -> None:
-    """Compile all that are missing."""
+def build(progress: Progress, *, tests: bool = False) -> None:
+    """Compile all that are missing, those of the tests only if asked for."""
     obtain.obtain(SANDBOX, progress, download=False)
-    obtain.compile_missing(PROGRAMS.values(), progress)
+    obtain.compile_missing([*PROGRAMS.values(), *(TESTS.values() if tests else ())], progress)
 
 
 def path(name: str) -> Path:
     """The program `name`, of Gardener or of the sandbox; Missing if it is not built."""
-    program = PROGRAMS.get(name)
+    program = PROGRAMS.get(name) or TESTS.get(name)
     if program is None:
         return binaries.find(name)
     found = binaries.cached(program)
     if not found.exists():
-        raise Missing(f"{program.title} is not built: run `windowbox gardener build`")
+        tests = " --tests" if name in TESTS else ""
+        raise Missing(f"{program.title} is not built: run `windowbox gardener build{tests}`")
     return found
 
 

@@ -40,7 +40,7 @@ def test_programs_start_in_their_image(row: Component, tmp_path: Path) -> None:
 
 def _unpacked(row: Component, folder: Path) -> Path:
     try:
-        made = images.image(f"{row.repository}:{row.tag or 'v1'}")
+        made = images.image(row.repository)
     except Missing as missing:
         pytest.skip(str(missing))
     assert made is not None

@@ -38,6 +38,20 @@ def test_other_versions_of_kubernetes_and_unknown_images_are_not_there(reference
     assert images.image(reference) is None
 
 
+def test_the_tag_of_an_image_of_kubernetes_is_the_version_of_its_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(programs, "path", Path)
+    found = {
+        tag: images.image(f"europe-docker.pkg.dev/{_RELEASES}/hyperkube:{tag}")
+        for tag in ("v1.36.3", "v1.34.3")
+    }
+    assert {tag: one.files["kubelet"] for tag, one in found.items() if one} == {
+        "v1.36.3": Path("kubelet"),
+        "v1.34.3": Path("kubelet-1.34"),
+    }
+
+
 def test_each_row_names_programs_that_are_built_or_says_why_not() -> None:
     for row in images.COMPONENTS.values():
         if row.how in ("played", "absent"):
@@ -74,7 +88,7 @@ def test_an_image_with_tools_has_a_shell_and_links_to_them() -> None:
 @pytest.mark.skipif(not shutil.which("xtables-nft-multi", path="/usr/sbin"), reason="needs iptables")
 def test_tools_of_this_machine_are_in_an_image_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "path", Path)
-    found = images.image(f"registry.k8s.io/kube-proxy:{images.COMPONENTS['kube-proxy'].tag}")
+    found = images.image("registry.k8s.io/kube-proxy")
     assert found is not None
     assert (found.entrypoint, found.command) == (("/usr/local/bin/kube-proxy",), ())
     assert found.links["usr/sbin/iptables-restore"] == "xtables-nft-multi"
