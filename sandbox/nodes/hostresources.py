@@ -57,7 +57,7 @@ class HostResources:
         for place in self.places:
             node_files.write(place, self.plan, api, pki, self.token)
             if options.cluster_dns:
-                node_files.use_name_server(place.data, ranges.name_server)
+                node_files.use_name_servers(place.data, ranges.name_server, self.host)
             if options.registry_port:
                 node_files.use_registry(place.data, f"http://{self.host}:{options.registry_port}")
 

@@ -169,11 +169,16 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> 
         _write_kubeconfig(place, "bootstrap", api, token.text())
 
 
-def use_name_server(data: Path, address: IPv4Address) -> None:
-    """Let Pods of the node with this folder ask the name server of the cluster."""
-    path = data / "kubelet.yaml"
+def use_name_servers(data: Path, cluster: IPv4Address, host: str) -> None:
+    """Let Pods of the node with this folder ask the name server of the cluster, or that of this host.
+
+    Machines ask the one of this host, as all that is outside of a cluster.
+    """
+    path, resolving = data / "kubelet.yaml", data / "resolv.conf"
+    whole.write(resolving, f"nameserver {host}\n")
     configuration = yaml.safe_load(path.read_text())
-    configuration |= {"clusterDNS": [str(address)], "clusterDomain": "cluster.local"}
+    configuration |= {"clusterDNS": [str(cluster)], "clusterDomain": "cluster.local"}
+    configuration |= {"resolvConf": str(resolving)}
     whole.write(path, yaml.safe_dump(configuration))
 
 

@@ -50,7 +50,8 @@ def named(
 ) -> Child:
     """A name server with its data in `folder`; without `key`, unsigned updates are accepted.
 
-    It listens on loopback and, for nodes and their Pods, on the address `host`.
+    It listens on loopback and, for nodes and their Pods, on the address `host`, there on the usual port, too:
+    resolvers know no other.
     """
     data = folder / "zones"
     data.mkdir(parents=True, exist_ok=True)
@@ -124,13 +125,14 @@ def _configuration(folder: Path, port: int, key: Key | None, zones: Iterable[str
 """
         for zone in zones
     ]
+    usual = "" if host == LOOPBACK else f"    listen-on port 53 {{ {host}; }};\n"
     return f"""{_key_clause(key) if key else ""}controls {{ }};
 options {{
     directory "{folder}";
     pid-file none;
     session-keyfile none;
     listen-on port {port} {{ {"; ".join(sorted({LOOPBACK, host}))}; }};
-    listen-on-v6 {{ none; }};
+{usual}    listen-on-v6 {{ none; }};
     recursion no;
     dnssec-validation no;
     notify no;

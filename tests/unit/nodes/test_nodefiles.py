@@ -39,11 +39,13 @@ def test_all_images_come_from_one_registry(tmp_path: Path) -> None:
     assert hosts["host"] == {"http://198.18.0.1:5001": {"capabilities": ["pull", "resolve"]}}
 
 
-def test_pods_ask_the_name_server_of_the_cluster(tmp_path: Path) -> None:
+def test_pods_ask_the_name_server_of_the_cluster_and_machines_that_of_the_host(tmp_path: Path) -> None:
     (tmp_path / "kubelet.yaml").write_text("clusterDomain: other\nkind: KubeletConfiguration\n")
-    nodefiles.use_name_server(tmp_path, ranges.part(0).name_server)
+    nodefiles.use_name_servers(tmp_path, ranges.part(0).name_server, "198.18.0.1")
     assert yaml.safe_load((tmp_path / "kubelet.yaml").read_text()) == {
         "kind": "KubeletConfiguration",
         "clusterDNS": ["240.0.0.10"],
         "clusterDomain": "cluster.local",
+        "resolvConf": str(tmp_path / "resolv.conf"),
     }
+    assert (tmp_path / "resolv.conf").read_text() == "nameserver 198.18.0.1\n"
