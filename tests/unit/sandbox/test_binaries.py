@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.programs import binaries, obtain
-from sandbox.programs.binaries import PROGRAMS, Found, TooOld
+from sandbox.programs.binaries import PROGRAMS, Found, Program, TooOld
 from sandbox.progress import Progress
 from tests.support.cases import cases
 from tests.support.running import eventually
@@ -134,6 +134,25 @@ async def test_a_program_is_there_before_the_next_one_is_built(
     assert [line.split(" after ")[0].strip() for line in said if "compiled after" in line] == [
         "nats-server 2.15.2: compiled", "etcd 3.7.0: compiled",
     ]  # fmt: skip
+
+
+def test_a_program_outside_of_the_table_may_have_a_folder_and_a_name_of_its_own(
+    built: Built, tmp_path: Path
+) -> None:
+    (tmp_path / "module").mkdir()
+    program = Program(
+        "etcd-druid",
+        "0.38.1",
+        (),
+        module=str(tmp_path / "module"),
+        package="example.com/druid/cmd",
+        output="cmd",
+    )
+    obtain.compile_missing([program], Progress(print))
+    obtain.compile_missing([program], Progress(print))
+    assert built() == ["cmd"]
+    assert binaries.cached(program).name == "etcd-druid"
+    assert binaries.cached(program).exists()
 
 
 def test_each_program_gets_its_own_version() -> None:
