@@ -141,6 +141,15 @@ async def test_the_host_has_exactly_the_desired_routes(link: str, tmp_path: Path
 
 
 @root_only
+async def test_machines_on_this_host_itself_keep_their_own_routes(link: str, tmp_path: Path) -> None:
+    record = tmp_path / "routes.json"
+    await hostnetwork.route(record, {"198.19.80.1/32": "198.19.77.2"})
+    # The machine's Pod is on this host now, which has 198.19.77.1.
+    await hostnetwork.route(record, {"198.19.80.1/32": "198.19.77.1"})
+    assert routes(link) == {}
+
+
+@root_only
 @rule("LB-11-10")
 async def test_a_route_that_cannot_be_set_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"ip route replace 198\.19\.80\.1/32 via 203\.0\.113\.1"):

@@ -105,7 +105,11 @@ def setting_of(name: str) -> Path:
 
 
 async def route(record: Path, routes: Mapping[str, str]) -> None:
-    """Have exactly these routes; earlier ones, which `record` lists, are removed."""
+    """Have exactly these routes; earlier ones, which `record` lists, are removed.
+
+    Where this host is the next hop itself, it has a route to its Pods, which another one would hide.
+    """
+    routes = {prefix: hop for prefix, hop in routes.items() if not arrives(hop)}
     before = _routes(record)
     if not routes and not before:
         return
