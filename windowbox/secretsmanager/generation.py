@@ -59,10 +59,7 @@ def certificate(config: Certificate, signer: Mapping[str, bytes], now: datetime)
         .add_extension(usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose[config.usage]]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            _authority_identifier(x509.SubjectKeyIdentifier.from_public_key(issuer_key.public_key())),
-            critical=False,
-        )
+        .add_extension(_authority_identifier(_identifier(issuer)), critical=False)
     )
     hosts = [x509.DNSName(one) for one in config.dns_names]
     addresses = [x509.IPAddress(ipaddress.ip_address(one)) for one in config.ip_addresses]
@@ -116,6 +113,14 @@ def usage(*, signs: bool) -> x509.KeyUsage:
         content_commitment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
         decipher_only=False,
     )  # fmt: skip
+
+
+def _identifier(authority: x509.Certificate) -> x509.SubjectKeyIdentifier:
+    """The identifier in the CA's certificate: since Go 1.25, it is another digest of the key than ours."""
+    try:
+        return authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        return x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
 
 
 def _authority_identifier(identifier: x509.SubjectKeyIdentifier) -> x509.AuthorityKeyIdentifier:

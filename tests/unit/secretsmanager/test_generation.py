@@ -141,6 +141,21 @@ def test_only_authorities_need_an_rsa_key() -> None:
     assert not contents.complete(CA, {"ca.crt": public, "ca.key": private})
 
 
+def test_a_certificate_names_its_authority_as_the_authority_does() -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = generation.x509_name("ca")
+    # Go 1.25 and newer take another digest of the key.
+    chosen = x509.SubjectKeyIdentifier(b"chosen by Go")
+    head = generation.head(name, name, key.public_key(), NOW, NOW + timedelta(days=30))
+    foreign = generation.signed(head.add_extension(chosen, critical=False), key)
+    made = generation.certificate(
+        SERVER, {contents.CA_CERTIFICATE: foreign, contents.CA_KEY: generation.pem(key)}, NOW
+    )
+    issued = x509.load_pem_x509_certificate(made[contents.CERTIFICATE])
+    identifier = issued.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    assert identifier.key_identifier == chosen.digest
+
+
 def test_a_password_and_its_hash_belong_together() -> None:
     made = generation.basic_auth(BasicAuth("auth", "admin"))
     assert len(made["password"]) == 32
