@@ -59,6 +59,8 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     """Let Pods ask the name server at the tenth address of Services, which somebody has to deploy."""
     shared_folders: tuple[str, ...] = ()
     """Folders that all nodes share, and that exist nowhere else: for volumes of the type `hostPath`."""
+    pods_v6: bool = True
+    """Give Pods of real nodes an address of IPv6, too. Programs of clusters without IPv6 may choose it."""
     awaited: tuple[str, ...] = ()
     """Programs that are still being installed. Their processes start once they are there."""
     ports: dict[str, int] = Field(default_factory=dict)

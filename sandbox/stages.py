@@ -276,7 +276,8 @@ def _clients(
             )
         )  # fmt: skip
     if count := options.simulated_nodes:
-        kubeconfig, pods = roles.kubeconfig(folder, "operator"), network.ranges.pods
+        kubeconfig = roles.kubeconfig(folder, "operator")
+        pods = around.plan.simulated_pods if around.plan else network.ranges.pods
         addresses = simulated.network(ports["kube-controller-manager"])
         found.append(simulated.kwok(_program("kwok", options), kubeconfig, around.api, count, pods))
         found.append(simulated.node_simulator(kubeconfig, count, addresses))

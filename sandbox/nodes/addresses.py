@@ -31,8 +31,10 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The addresses of one sandbox: nodes in the first 256, load balancers in the next, Pods in the upper
-    half."""
+    """The addresses of one sandbox: nodes in the first 256, load balancers in the next, Pods in the upper half.
+
+    Pods of simulated nodes are in the second quarter, so that one network holds the Pods of all nodes.
+    """
 
     v4: IPv4Network
     v6: IPv6Network
@@ -66,6 +68,10 @@ class Plan:
     @property
     def pods_v6(self) -> IPv6Network:
         return list(self.v6.subnets(1))[1]
+
+    @property
+    def simulated_pods(self) -> IPv4Network:
+        return list(self.v4.subnets(2))[1]
 
     @property
     def nodes(self) -> list[NodePlan]:

@@ -55,7 +55,7 @@ class HostResources:
     def write(self, api: ApiServer, pki: Path, options: Options, ranges: Ranges) -> None:
         """Write the configuration of all nodes."""
         for place in self.places:
-            node_files.write(place, self.plan, api, pki, self.token)
+            node_files.write(place, self.plan, api, pki, self.token, v6=options.pods_v6)
             if options.cluster_dns:
                 node_files.use_name_servers(place.data, ranges.name_server, self.host)
             if options.registry_port:

@@ -129,8 +129,8 @@ class Place:
         return self.run / "containerd" / "io.containerd.runtime.v2.task" / "k8s.io"
 
 
-def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> None:
-    """Write the configuration of containerd, kubelet and kube-proxy of this node."""
+def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token, *, v6: bool = True) -> None:
+    """Write the configuration of containerd, kubelet and kube-proxy of this node; `v6`: for its Pods, too."""
     node = place.node
     proxy = certificates.client(api.ca, pki, "system:kube-proxy")
     # Another sandbox may have had other addresses; a certificate is for those in its name.
@@ -139,7 +139,7 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> 
     (place.data / "kubelet").mkdir(parents=True, exist_ok=True)
     (place.data / "cni").mkdir(parents=True, exist_ok=True)
     whole.write(place.data / "containerd.toml", _containerd(place))
-    whole.write(place.data / "cni" / "10-windowbox.conflist", json.dumps(_cni(place), indent=2))
+    whole.write(place.data / "cni" / "10-windowbox.conflist", json.dumps(_cni(place, v6=v6), indent=2))
     configuration = {
         **kubelet(str(api.ca.certificate), str(place.socket)),
         # With rotation a kubelet requests its first certificate in the background; until then requests are
@@ -232,8 +232,10 @@ conf_dir = "{place.data}/cni"
 """
 
 
-def _cni(place: Place) -> dict[str, Any]:
+def _cni(place: Place, *, v6: bool) -> dict[str, Any]:
     node = place.node
+    subnets, everywhere = [node.pods_v4, node.pods_v6], ["0.0.0.0/0", "::/0"]
+    families = len(subnets) if v6 else 1
     bridge = {
         "type": "bridge",
         "bridge": "cni0",
@@ -242,8 +244,8 @@ def _cni(place: Place) -> dict[str, Any]:
         "ipam": {
             "type": "host-local",
             "dataDir": str(place.run / "ipam"),
-            "ranges": [[{"subnet": str(node.pods_v4)}], [{"subnet": str(node.pods_v6)}]],
-            "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
+            "ranges": [[{"subnet": str(subnet)}] for subnet in subnets[:families]],
+            "routes": [{"dst": destination} for destination in everywhere[:families]],
         },
     }
     ports = {"type": "portmap", "capabilities": {"portMappings": True}}

@@ -1,7 +1,7 @@
 """The children of a sandbox that simulate nodes: kwok, with its stages, and the node simulator.
 
 A Pod becomes ready at once. The annotation `simulator.windowbox/behaviour` keeps it `pending` or `unready`,
-or lets it `fail`, until the annotation changes.
+or lets it `fail`, until the annotation changes, or lets it `complete`, as the Pods of Jobs do.
 """
 
 from __future__ import annotations
@@ -217,10 +217,13 @@ _STAGES = [
         [_STAYS, _in(_PHASE, "Pending", "Running"), _in(_TOLD, "fail")],
         {"statusTemplate": _ended("Failed", 1, "Error")},
     ),
-    _stage(
-        "Pod", "pod-completed",
-        [_STAYS, _in(_PHASE, "Running"), _in(_READY, "True"), _in(_OWNERS, "Job")],
-        {"statusTemplate": _ended("Succeeded", 0, "Completed")},
+    *(
+        _stage(
+            "Pod", f"pod-{name}",
+            [_STAYS, _in(_PHASE, "Running"), _in(_READY, "True"), ending],
+            {"statusTemplate": _ended("Succeeded", 0, "Completed")},
+        )
+        for name, ending in (("of-job-completed", _in(_OWNERS, "Job")), ("completed", _in(_TOLD, "complete")))
     ),
     _stage("Pod", "pod-gone", [{"key": _DELETED, "operator": "Exists"}], {"delete": True}),
 ]  # fmt: skip
