@@ -31,10 +31,8 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The addresses of one sandbox: nodes in the first 256, load balancers in the next, Pods in the upper half.
-
-    Pods of simulated nodes are in the second quarter, so that one network holds the Pods of all nodes.
-    """
+    """The addresses of one sandbox: nodes in the first 256, load balancers in the next, Pods in the upper
+    half; those of simulated nodes in the second quarter, so that one network holds all."""
 
     v4: IPv4Network
     v6: IPv6Network

@@ -68,6 +68,8 @@ def options(nodes: int = 2, played: int = 3) -> dict[str, Any]:
         "dns_key": False,
         "kinds": extensions.HOST_KINDS,
         "cluster_dns": True,
+        # The virtual garden's Services have no IPv6.
+        "pods_v6": False,
         "reachable_balancers": True,
         "registry_port": registry.PORT,
         "shared_folders": (_BACKUPS,),

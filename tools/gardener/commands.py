@@ -18,3 +18,41 @@ def build(tests: bool) -> None:
     from tools.gardener import programs
 
     programs.build(progress.Progress(click.echo, introduction=progress.ONCE), tests=tests)
+
+
+@gardener.command(short_help="Start the landscape, and wait until its Seed is ready.")
+def up() -> None:
+    """Start a sandbox, and on it gardener-operator, a virtual garden, and a gardenlet. Does nothing twice.
+
+    Compiles what is missing first. Its data is below .windowbox/gardener; there, garden.kubeconfig leads to
+    the virtual garden, and operator.kubeconfig to the cluster on which everything runs.
+    """
+    from sandbox.progress import Progress
+    from tools.gardener import landscape
+
+    landscape.up(Progress(click.echo))
+    place = landscape.folder()
+    click.echo(
+        f"\nWhat next:\n"
+        f"  export KUBECONFIG={place}/garden.kubeconfig\n"
+        f"  kubectl apply -f {landscape.EXAMPLES}/workerless.yaml\n"
+        f"  windowbox gardener status"
+    )
+
+
+@gardener.command(short_help="Show the garden, its seeds and shoots, and what is not well.")
+def status() -> None:
+    """Show the garden, its seeds and shoots: what happens to them, and which conditions are not True."""
+    from tools.gardener import status as reading
+
+    for line in reading.lines():
+        click.echo(line)
+
+
+@gardener.command(short_help="End the landscape, and remove its data.")
+def down() -> None:
+    """End what `up` started, and nothing else, and remove its data."""
+    from tools.gardener import landscape
+
+    ended = landscape.down()
+    click.echo(f"Ended: {', '.join(ended)}." if ended else "The landscape was not running.")
