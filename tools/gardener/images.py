@@ -30,7 +30,9 @@ class Component:
     repository: str
     how: How
     files: Mapping[str, str] = field(default_factory=dict)
-    """The name of the program for each path; the first one is the entry point."""
+    """The name of the program for each path."""
+    entrypoint: tuple[str, ...] = ()
+    """The first program if empty."""
     why: str = ""
     """One sentence for people: what takes its place, or why nothing does."""
     user: str = _NONROOT
@@ -65,10 +67,12 @@ def image(reference: str) -> Image | None:
     if row.repository == "pause":
         return replace(_sandbox(images.PAUSE), name=reference, user=_NONROOT)
     suffix = _SUFFIXES.get(_parted(reference)[1], "") if row.kubernetes else ""
-    built = {name.lstrip("/"): programs.path(f"{program}{suffix}") for name, program in row.files.items()}
-    files: dict[str, Path | str] = {**built}
+    files: dict[str, Path | str] = {}
+    for name, program in row.files.items():
+        other = f"{program}{suffix}"
+        files[name.lstrip("/")] = programs.path(other if other in programs.TESTS else program)
     files |= {name.lstrip("/"): text for name, text in row.scripts.items()}
-    entrypoint = tuple(row.files)[:1]
+    entrypoint = row.entrypoint or tuple(row.files)[:1]
     if not (row.busybox or row.tools or row.scripts):
         files |= {"etc/passwd": _PASSWD, "etc/group": _GROUP, **(hosttools.zones() if row.zones else {})}
         return Image(reference, files, entrypoint, folders=("tmp", "home/nonroot"), user=row.user)
@@ -103,6 +107,7 @@ def _rows() -> Iterator[Component]:
     yield from _networking()
     yield from _autoscaling()
     yield from _observability()
+    yield from _tests()
 
 
 def _gardener() -> Iterator[Component]:
@@ -153,7 +158,11 @@ def _kubernetes() -> Iterator[Component]:
         "kube-proxy", "real", {"/usr/local/bin/kube-proxy": "kube-proxy"}, user="", kubernetes=True,
         tools=("iptables", "nft", "conntrack"),
     )  # fmt: skip
-    yield Component(f"{_RELEASES}/hyperkube", "real", {"/kubelet": "kubelet"}, kubernetes=True)
+    # Nodes take the kubelet out of it; Gardener's tests use kubectl in a container that does nothing else.
+    yield Component(
+        f"{_RELEASES}/hyperkube", "real", {"/kubelet": "kubelet", "/kubectl": "kubectl"}, kubernetes=True,
+        busybox=True, entrypoint=("/bin/busybox", "sleep", "2147483647"),
+    )  # fmt: skip
     yield Component("pause", "stand-in", why="Busybox sleeps in its place.")
     yield Component("metrics-server/metrics-server", "real", {"/metrics-server": "metrics-server"})
     yield Component(
@@ -238,6 +247,16 @@ def _observability() -> Iterator[Component]:
         f"{_GARDENER}/tune2fs",
     ):  # fmt: skip
         yield Component(repository, "played", why="Nothing here depends on what it observes.")
+
+
+def _tests() -> Iterator[Component]:
+    """Images that Gardener's end-to-end tests name."""
+    yield Component(
+        "curl/curl", "stand-in", tools=("curl",), user="", why="Busybox, and the curl of this machine."
+    )
+    yield Component(
+        "e2e-test-images/busybox", "stand-in", busybox=True, user="", why="The Busybox of this machine."
+    )
 
 
 COMPONENTS: dict[str, Component] = {row.repository: row for row in _rows()}

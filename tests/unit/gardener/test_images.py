@@ -52,6 +52,14 @@ def test_the_tag_of_an_image_of_kubernetes_is_the_version_of_its_program(
     }
 
 
+def test_gardeners_tests_find_kubectl_in_a_container_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "path", Path)
+    found = images.image(f"europe-docker.pkg.dev/{_RELEASES}/hyperkube:v1.34.3")
+    assert found is not None
+    assert found.files["kubectl"] == Path("kubectl")
+    assert found.entrypoint[:2] == ("/bin/busybox", "sleep")
+
+
 def test_each_row_names_programs_that_are_built_or_says_why_not() -> None:
     for row in images.COMPONENTS.values():
         if row.how in ("played", "absent"):
