@@ -13,9 +13,9 @@ from windowbox.errors import Missing
 
 _MODULES = Path(__file__).parent / "modules"
 GARDENER = "1.150.0"
-KUBERNETES = {binaries.PROGRAMS["kube-apiserver"].version: "", "1.34.3": "-1.34", "1.35.4": "-1.35"}
-"""The versions for Shoots, and what the names of their programs end with. Gardener's end-to-end tests update
-Shoots between the two others."""
+KUBERNETES = {binaries.PROGRAMS["kube-apiserver"].version: "", "1.35.4": "-1.35", "1.34.3": "-1.34"}
+"""The versions for Shoots, and what the names of their programs end with. Shoots of Gardener's own tests
+have 1.35; some are updated to it from 1.34."""
 
 _VERSION = "k8s.io/component-base/version"
 _STAMPS = tuple(f"{_VERSION}.git{part}" for part in ("Version=v{version}", "Major={major}", "Minor={minor}"))
