@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from sandbox import detached
 from sandbox.nodes.images import BUSYBOX, ECHO
-from sandbox.programs import binaries
-from tests.support import worldwithnodes
-from tools.gardener import base, programs
 from tools.gardener.base import Base
 
 pytestmark = pytest.mark.long
 
 NAMESPACE = "/api/v1/namespaces/default"
 SHARED = "/etc/gardener/local-backupbuckets"
-
-
-@pytest.fixture(scope="module")
-def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Base]:
-    worldwithnodes.need()
-    if not binaries.cached(programs.PROGRAMS["coredns"]).exists():
-        pytest.skip("coredns is not built: run `windowbox gardener build`")
-    folder = tmp_path_factory.mktemp("gardener") / "sandbox"
-    try:
-        detached.up(folder, base.options(nodes=2, played=1))
-        base.prepare(folder)
-        yield base.prepare(folder)  # a second time: it changes nothing
-    finally:
-        detached.down(folder, wipe=True)
 
 
 def test_pods_find_the_registry_and_services_and_nobody_else(ready: Base) -> None:
