@@ -178,6 +178,8 @@ class Etcd:
             "selector": {"matchLabels": labels},
             "etcd": {
                 "clientUrlTls": tls,
+                # Gardener secures the traffic between members once there are some.
+                **({"peerUrlTls": tls} if replicas > 1 else {}),
                 "clientPort": 2379,
                 "serverPort": 2380,
                 "wrapperPort": 9095,

@@ -31,7 +31,8 @@ const (
 
 	pause           = time.Second
 	configAttempts  = 5
-	requestTimeout  = 30 * time.Second // for a member of a cluster, /config asks the other members
+	requestTimeout  = 90 * time.Second // /config waits 38 seconds for a cluster that does not run yet
+	headerTimeout   = 10 * time.Second
 	readinessLimit  = 5 * time.Second
 	shutdownTimeout = 5 * time.Second
 )
@@ -242,7 +243,7 @@ func serve(
 	})
 	mux.HandleFunc("POST /stop", func(http.ResponseWriter, *http.Request) { stop() })
 	server := &http.Server{
-		Addr: fmt.Sprintf(":%d", o.wrapperPort), Handler: mux, ReadHeaderTimeout: requestTimeout,
+		Addr: fmt.Sprintf(":%d", o.wrapperPort), Handler: mux, ReadHeaderTimeout: headerTimeout,
 	}
 	go func() {
 		tlsInfo := config.ClientTLSInfo
