@@ -28,7 +28,7 @@ _MODULE = "github.com/gardener/etcd-druid"
 _RELEASES = "europe-docker.pkg.dev/gardener-project/releases/gardener"
 _DRUID = "druid.gardener.cloud/v1alpha1"
 _BUNDLE = "bundle.crt"
-_PATIENCE = 240
+_PATIENCE = 420
 
 
 def deploy_druid(kubeconfig: Path) -> None:

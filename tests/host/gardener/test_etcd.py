@@ -68,3 +68,15 @@ def test_an_etcd_survives_what_happens_to_control_planes(druid: base.Base, tmp_p
     other.copy_backups(first)
     other.reconcile(replicas=1)
     assert other.value("key") == "three", "after the migration of its control plane"
+
+
+def test_an_etcd_grows_to_three_members(druid: base.Base, tmp_path: Path) -> None:
+    etcd = Etcd(druid, "shoot--three", "bucket-three", tmp_path)
+    etcd.prepare()
+    etcd.reconcile(replicas=1)
+    etcd.put("key", "one")
+
+    etcd.reconcile(replicas=3)
+    etcd.kill()
+
+    assert etcd.value("key") == "one"
