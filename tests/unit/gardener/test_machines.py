@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import posixpath
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +53,28 @@ def test_units_that_start_with_the_machine_are_in_the_image(image: Image) -> Non
     assert len(enabled) > 8
     for name, target in enabled.items():
         assert _has(image, posixpath.normpath(posixpath.join("/", posixpath.dirname(name), target))), name
+
+
+@pytest.mark.parametrize("arguments", [["create", "--bundle", "{folder}"], ["exec", "--process", "{file}"]])
+def test_containers_get_no_capability_that_the_machine_lacks(tmp_path: Path, arguments: list[str]) -> None:
+    runc, real = tmp_path / "bin" / "runc", tmp_path / "lib" / "machine" / "runc"
+    for path in (runc, real):
+        path.parent.mkdir(parents=True)
+    shutil.copy(systemdimage.FILES / "runc", runc)
+    real.write_text('#!/bin/sh\necho "$@"\n')
+    real.chmod(0o755)
+    file, every = tmp_path / "config.json", ["CAP_NET_ADMIN", "CAP_SYS_RESOURCE", "CAP_CHOWN"]
+    given = [every, every[:2], every[1:2], []]
+    file.write_text(json.dumps(given, separators=(",", ":")))
+    words = [one.format(folder=tmp_path, file=file) for one in arguments]
+    lacking = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
+    said = subprocess.run([*lacking, runc, *words], capture_output=True, text=True, timeout=20, check=True)
+    assert said.stdout.split() == words
+    bounded = int(re.findall(r"CapBnd:\s*(\w+)", Path("/proc/self/status").read_text())[0], 16)
+    kept = every if not lacking and bounded >> 24 & 1 else [every[0], every[2]]
+    assert json.loads(file.read_text())[0] == kept
+    if kept != every:
+        assert json.loads(file.read_text())[1:] == [every[:1], [], []]
 
 
 def _has(image: Image, path: str) -> bool:

@@ -20,7 +20,7 @@ from windowbox.errors import Missing
 
 REPOSITORY = "windowbox/machine"
 
-_FILES = Path(__file__).parent / "systemd"
+FILES = Path(__file__).parent / "systemd"
 _STOP = "SIGRTMIN+3"
 """systemd powers the machine off on this signal; on SIGTERM it would only start itself again."""
 
@@ -61,7 +61,9 @@ _SYSTEM = "usr/lib/systemd/system"
 _SSH = ("usr/sbin/sshd", "usr/lib/openssh/sshd-session", "usr/lib/openssh/sshd-auth")
 _PAM = f"usr/lib/{platform.machine()}-linux-gnu/security/pam_permit.so"
 _PLUGINS = ("bridge", "host-local", "loopback", "portmap")
-_SCRIPTS = {"boot": "usr/lib/machine", "tell-failure": "usr/lib/machine", "logrotate": "usr/sbin"}
+_SCRIPTS = {
+    "boot": "usr/lib/machine", "tell-failure": "usr/lib/machine", "logrotate": "usr/sbin", "runc": "usr/bin",
+}  # fmt: skip
 _TEXTS = {
     "journald.conf": "usr/lib/systemd/journald.conf.d/machine.conf",
     "system.conf": "usr/lib/systemd/system.conf.d/machine.conf",
@@ -97,14 +99,14 @@ def image(name: str) -> Image:
     shell = next(one for one in images.images() if one.name == images.BUSYBOX)
     tables, table_links = hosttools.files(("iptables", "conntrack"))
     programs = dict(_programs())
-    texts = {inside: (_FILES / name).read_text() for name, inside in _TEXTS.items()}
+    texts = {inside: (FILES / name).read_text() for name, inside in _TEXTS.items()}
     files: dict[str, Path | str] = {
         **_ETC,
         **texts,
         **registry_files(),
         **dict(_units()),
         **{f"usr/share/dbus-1/{name}": Path("/usr/share/dbus-1") / name for name in _BUS},
-        **{f"{folder}/{name}": _FILES / name for name, folder in _SCRIPTS.items()},
+        **{f"{folder}/{name}": FILES / name for name, folder in _SCRIPTS.items()},
         **tables,
         **programs,
         **images.shared_libraries(programs.values()),
@@ -138,6 +140,7 @@ def placed(name: str) -> str:
 
 def _programs() -> Iterator[tuple[str, Path]]:
     found = {f"usr/bin/{name}": packages.which(name) for name in _PROGRAMS}
+    found["usr/lib/machine/runc"] = found.pop("usr/bin/runc")  # behind a script of this name
     found["usr/bin/ssh-keygen"] = str(openssh.tool("ssh-keygen") or "")
     for name in _SYSTEMD:
         found[f"usr/lib/systemd/systemd{name}"] = f"/usr/lib/systemd/systemd{name}"
@@ -157,7 +160,7 @@ def _programs() -> Iterator[tuple[str, Path]]:
 
 
 def _units() -> Iterator[tuple[str, str]]:
-    paths = [*(Path("/", _SYSTEM, name) for name in _UNITS), *sorted(_FILES.glob("*.service"))]
+    paths = [*(Path("/", _SYSTEM, name) for name in _UNITS), *sorted(FILES.glob("*.service"))]
     for path in paths:
         yield f"{_SYSTEM}/{path.name}", path.read_text()
 
