@@ -57,7 +57,7 @@ def _programs() -> Iterator[Program]:
     for name in ("pilot-discovery", "pilot-agent"):
         yield _program(name, "1.30.0", f"{istio}/pilot/cmd/{name}", stamp, "istio")
     for name in ("vpn-server", "vpn-client", "apiserver-proxy"):
-        yield _program(name, "1.0.0", f"./{name}", (), "networking")
+        yield _program(name, "1.0.1", f"./{name}", (), "networking")
     for name in ("admission-controller", "recommender", "updater"):
         yield _program(f"vpa-{name}", "1.7.1", f"{vpa}/{name}")
 

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sandbox.nodes import iproute
+from sandbox.programs import obtain
+from sandbox.progress import Progress
 from tools.gardener import programs
 from windowbox.secretsmanager import generation
 from windowbox.secretsmanager.configs import Authority, Certificate, Usage
@@ -78,11 +80,11 @@ class Tunnel:
     def end(self, end: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start the program of one end, with the files and variables that its container has."""
         place = self.folder / end
-        script = f"mount --bind {place}/srv /srv && exec {programs.path(f'vpn-{end}')} {' '.join(arguments)}"
+        script = f"mount --bind {place}/srv /srv && exec {program(f'vpn-{end}')} {' '.join(arguments)}"
         return self.start(
             {"server": "seed", "client": "node"}[end], ["unshare", "--mount", "sh", "-c", script],
             TMPDIR=str(place), ENDPOINT="192.0.2.1", OPENVPN_PORT="8443", REVERSED_VPN_HEADER=HEADER,
-            REVERSED_VPN_HEADER_KEY="X-Gardener-Destination", SHOOT_POD_NETWORKS="10.0.0.0/24",
+            REVERSED_VPN_HEADER_KEY="X-Gardener-Destination", SHOOT_POD_NETWORKS="10.0.0.0/24,10.1.0.0/16",
             SHOOT_NODE_NETWORKS="192.0.2.0/24", SHOOT_SERVICE_NETWORKS="",
         )  # fmt: skip
 
@@ -96,6 +98,12 @@ class Tunnel:
 
     def log(self, turn: int) -> str:
         return (self.folder / f"log-{turn}").read_text()
+
+
+def program(name: str) -> Path:
+    """The program of one end, compiled if it is missing."""
+    obtain.compile_missing([programs.PROGRAMS[name]], Progress(print))
+    return programs.path(name)
 
 
 @contextlib.contextmanager

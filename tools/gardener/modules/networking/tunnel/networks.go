@@ -28,6 +28,9 @@ var ranges = []struct {
 
 // Networks reads the networks of the Shoot from the environment.
 func Networks() ([]Network, error) {
+	if err := supported(); err != nil {
+		return nil, err
+	}
 	var networks []Network
 	for _, one := range ranges {
 		found, err := mapped(os.Getenv(one.variable), one.mapped)

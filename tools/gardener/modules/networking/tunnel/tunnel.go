@@ -2,6 +2,7 @@
 package tunnel
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -35,12 +36,19 @@ verb 3
 
 // Forward lets the Pod pass packets on. Only a privileged container may allow that.
 func Forward() {
-	if os.Getenv("IS_HA") == "true" {
-		log.Fatal("this stand-in knows no highly available VPN: let the Shoot have no high availability")
+	if err := supported(); err != nil {
+		log.Fatal(err)
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		log.Fatal(err)
 	}
+}
+
+func supported() error {
+	if os.Getenv("IS_HA") == "true" {
+		return errors.New("this stand-in knows no highly available VPN: let the Shoot have no high availability")
+	}
+	return nil
 }
 
 // firewall sets the rules of a table, whether it exists or not.
