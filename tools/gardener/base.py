@@ -66,6 +66,8 @@ def options(nodes: int = 2, played: int = 3) -> dict[str, Any]:
         "nodes": nodes,
         "simulated_nodes": played,
         "dns_key": False,
+        # Webhooks and all other kinds are those of windowbox in Pods.
+        "admits": 0,
         "kinds": extensions.HOST_KINDS,
         "cluster_dns": True,
         # The virtual garden's Services have no IPv6.

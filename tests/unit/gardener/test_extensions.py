@@ -13,7 +13,7 @@ from sandbox.nodes.addresses import Plan
 from sandbox.nodes.images import Image
 from sandbox.options import Options
 from tests.support import helm
-from tools.gardener import contents, extensions
+from tools.gardener import base, contents, extensions
 from tools.gardener.contents import Chart
 from windowbox.models.gardener import images
 from windowbox.settings.settings import Settings
@@ -67,6 +67,12 @@ def test_the_chart_takes_the_values_and_all_pods_run_on_real_nodes(where: str) -
     assert isinstance(made, Image)
     assert {"usr/bin/nats-server", "usr/bin/windowbox"} <= made.files.keys()
     assert made.name == f"windowbox/windowbox:{extensions.VERSION}"
+
+
+def test_the_host_serves_no_webhook_and_no_kind_of_an_extension() -> None:
+    chosen = base.options()
+    assert chosen["admits"] == 0  # two of them would write one configuration in turn
+    assert not [one for one in chosen["kinds"] if "gardener.cloud" in one or "machine" in one]
 
 
 def test_installations_in_one_cluster_have_names_of_their_own() -> None:
