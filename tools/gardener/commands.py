@@ -56,3 +56,27 @@ def down() -> None:
 
     ended = landscape.down()
     click.echo(f"Ended: {', '.join(ended)}." if ended else "The landscape was not running.")
+
+
+@gardener.command(
+    context_settings={"ignore_unknown_options": True},
+    short_help="Run Gardener's own end-to-end tests.",
+    epilog="\b\nExamples:\n"
+    "  windowbox gardener e2e -ginkgo.label-filter='default && workerless'\n"
+    "  windowbox gardener e2e -ginkgo.label-filter=force-delete -ginkgo.fail-fast\n"
+    "  windowbox gardener e2e --report        what the last run found",
+)
+@click.option("--report", is_flag=True, help="Run nothing: show what the last run found.")
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def e2e(ctx: click.Context, report: bool, flags: tuple[str, ...]) -> None:
+    """Run Gardener's own end-to-end tests on the landscape; FLAGS of Ginkgo select them.
+
+    Ends with a line for each test, and with the exit code of Ginkgo.
+    """
+    from tools.gardener import e2e as suite
+
+    code = 0 if report else suite.run(flags)
+    for line in suite.table():
+        click.echo(line)
+    ctx.exit(code)
