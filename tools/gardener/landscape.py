@@ -25,6 +25,10 @@ NAME = "gardener"
 MANIFESTS = Path(__file__).parent / "manifests"
 EXAMPLES = Path(__file__).parent / "examples"
 _VPA = "pkg/component/autoscaling/vpa/templates/crd-autoscaling.k8s.io_*.yaml"
+_OPERATOR = {
+    # The version of etcd that the registry has.
+    "controllers": {"garden": {"etcdConfig": {"featureGates": {"UpgradeEtcdVersion": True}}}}
+}
 _GARDEN_PATIENCE, _SEED_PATIENCE = 900, 600
 
 
@@ -68,7 +72,7 @@ def _install_operator(runtime: Kubectl, progress: Progress) -> None:
         module = programs.source("github.com/gardener/gardener", programs.GARDENER)
         runtime.apply("".join(path.read_text() for path in sorted(module.glob(_VPA))))
         runtime.apply(_manifest("namespace"))
-        values = f"image: {{tag: v{programs.GARDENER}}}"
+        values = yaml.safe_dump({"image": {"tag": f"v{programs.GARDENER}"}, "config": _OPERATOR})
         runtime.apply(rendered(module / "charts" / "gardener" / "operator", NAMESPACE, values))
         runtime.wait("deployment/gardener-operator", "condition=Available", namespace=NAMESPACE)
 
