@@ -46,7 +46,7 @@ def step(text: str, state: str, container: str = "Shoot", **more: Any) -> dict[s
 
 def test_steps_of_one_test_are_one_result() -> None:
     failed = step("Wait", "failed", "Two", Failure={"Message": "\nTimed out\nat line 5"})
-    report = [
+    report: list[dict[str, Any]] = [
         {
             "SpecReports": [
                 {"LeafNodeType": "BeforeSuite", "State": "passed"},
