@@ -22,6 +22,8 @@ _RESERVED = IPv4Network("240.0.0.0/4")
 """Reserved (RFC 1112), so no other network uses it. Linux routes it nevertheless."""
 _PARTS = 15 * 128
 """All of it but 255.0.0.0/8, in which broadcasts are."""
+_VPNS = 5 * 128
+"""The first parts, 240.0.0.0 to 244.255.255.255, are those that VPNs of Gardener map networks to."""
 _PARTS_V6 = int(IPv6Network("fd77:6e64:6278:f000::/64").network_address)
 
 
@@ -78,7 +80,7 @@ def kept(folder: Path, routes: list[Network]) -> Ranges:
     if (folder / "etcd").exists():
         return EARLIER
     # At random: sandboxes that do not run at the same time get different ranges, too.
-    numbers = random.sample(range(_PARTS), _PARTS)
+    numbers = random.sample(range(_VPNS, _PARTS), _PARTS - _VPNS)
     free = (n for n in numbers if not any(overlapping(one, routes) for one in part(n).networks))
     number = next(free, numbers[0])
     files.write(file, json.dumps({"part": number}))

@@ -131,9 +131,12 @@ def _gardener() -> Iterator[Component]:
         {"/machine-controller-manager": "machine-controller-manager"},
         why="Without Gardener's driver: windowbox creates machines.",
     )  # fmt: skip
+    yield Component(
+        f"{_GARDENER}/gardener-discovery-server", "played",
+        why="Its module is not public. Nobody here reads the keys of issuers that it would publish.",
+    )  # fmt: skip
     for name, why in (
         ("gardenadm", "No Shoot hosts itself."),
-        ("gardener-discovery-server", "Its module is not public; the Garden does not ask for it."),
         ("dashboard", "It is written for Node.js; the Garden does not ask for it."),
         ("terminal-controller-manager", "Its module is not public; the Garden does not ask for it."),
     ):
