@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -36,8 +36,8 @@ class Result:
     message: str = ""
 
 
-def run(selection: Sequence[str]) -> int:
-    """Run the tests that these flags of Ginkgo select; their exit code. The report is kept."""
+def run(labels: str, focus: str = "") -> int:
+    """Run the tests with these labels whose names match; their exit code. The report is kept."""
     place = landscape.folder()
     if not garden.kubeconfig(place).exists():
         raise Missing("there is no landscape: start it with `windowbox gardener up`")
@@ -47,7 +47,8 @@ def run(selection: Sequence[str]) -> int:
     # In a mount namespace: only the tests ask the landscape's name server.
     command: list[str | Path] = [
         "unshare", "--mount", "--propagation=private", "sh", "-c", _INSIDE, "sh", resolver, program,
-        "-ginkgo.v", "-ginkgo.timeout=4h", f"-ginkgo.json-report={place / _REPORT}", *selection,
+        "-ginkgo.v", "-ginkgo.timeout=4h", f"-ginkgo.json-report={place / _REPORT}",
+        f"-ginkgo.label-filter={labels}", f"-ginkgo.focus={focus}",
     ]  # fmt: skip
     environment = {**os.environ, **_WAITING, "KUBECONFIG": str(garden.kubeconfig(place))}
     return subprocess.run(command, cwd=program.parent, env=environment, check=False).returncode
