@@ -105,7 +105,7 @@ def _facts(found: Base) -> dict[str, str]:
         "pods": str(found.plan.v4),
         "services": str(found.ranges.services_v4),
         "kubernetes": binaries.PROGRAMS["kube-apiserver"].version,
-        "versions": "\n".join(f"    - version: {version}" for version in programs.KUBERNETES),
+        "versions": "\n".join(f"    - version: {version}" for version in programs.kubernetes()),
         "gardener": programs.GARDENER,
         "cloud": base64.b64encode(kubeconfigs.inline(found.kubeconfig).encode()).decode(),
     }

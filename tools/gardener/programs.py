@@ -107,6 +107,15 @@ def build(progress: Progress, *, tests: bool = False) -> None:
     obtain.compile_missing([*PROGRAMS.values(), *(TESTS.values() if tests else ())], progress)
 
 
+def kubernetes() -> list[str]:
+    """The versions for Shoots that are compiled."""
+    return [
+        version
+        for version, suffix in KUBERNETES.items()
+        if not suffix or binaries.cached(TESTS[f"kubelet{suffix}"]).exists()
+    ]
+
+
 def path(name: str) -> Path:
     """The program `name`, of Gardener or of the sandbox; Missing if it is not built."""
     program = PROGRAMS.get(name) or TESTS.get(name)
