@@ -6,6 +6,7 @@ import json
 import string
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -146,10 +147,14 @@ def _label_nodes(api: ApiServer) -> None:
         api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
 
 
+def manifest(name: str, facts: Mapping[str, str]) -> str:
+    """The manifests of a file, with the facts about this sandbox in place of `$name`."""
+    return string.Template((_MANIFESTS / f"{name}.yaml").read_text()).substitute(facts)
+
+
 def _apply(api: ApiServer, name: str, **values: str) -> None:
-    text = string.Template((_MANIFESTS / f"{name}.yaml").read_text()).substitute(values)
-    for manifest in yaml.safe_load_all(text):
-        api.apply_object(manifest)
+    for one in yaml.safe_load_all(manifest(name, values)):
+        api.apply_object(one)
 
 
 def _wait_placing(api: ApiServer) -> None:

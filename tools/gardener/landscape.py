@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import string
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from tools.gardener.kubectl import Kubectl, rendered
 
 NAME = "gardener"
 """Of the sandbox."""
-MANIFESTS = Path(__file__).parent / "manifests"
 EXAMPLES = Path(__file__).parent / "examples"
 _VPA = "pkg/component/autoscaling/vpa/templates/crd-autoscaling.k8s.io_*.yaml"
 _OPERATOR = {
@@ -71,7 +69,7 @@ def _install_operator(runtime: Kubectl, progress: Progress) -> None:
     with progress.job("gardener-operator", "starting", "available"):
         module = programs.source("github.com/gardener/gardener", programs.GARDENER)
         runtime.apply("".join(path.read_text() for path in sorted(module.glob(_VPA))))
-        runtime.apply(_manifest("namespace"))
+        runtime.apply(base.manifest("namespace", {}))
         values = yaml.safe_dump({"image": {"tag": f"v{programs.GARDENER}"}, "config": _OPERATOR})
         runtime.apply(rendered(module / "charts" / "gardener" / "operator", NAMESPACE, values))
         runtime.wait("deployment/gardener-operator", "condition=Available", namespace=NAMESPACE)
@@ -82,17 +80,17 @@ def _create_garden(
 ) -> Kubectl:
     """The virtual garden, with what operators of Gardener create in it."""
     with progress.job("Garden", "reconciling", "reconciled") as job:
-        runtime.apply(_manifest("garden", facts))
+        runtime.apply(base.manifest("garden", facts))
         runtime.reconciled("garden/local", job, patience=_GARDEN_PATIENCE)
         virtual = garden.access(runtime, kubeconfig)
-        virtual.apply(_manifest("gardenconfig", facts))
+        virtual.apply(base.manifest("gardenconfig", facts))
     return virtual
 
 
 def _create_seed(virtual: Kubectl, facts: Mapping[str, str], progress: Progress) -> None:
     """A gardenlet, which registers the cluster of the sandbox as Seed."""
     with progress.job("Seed", "reconciling", "ready") as job:
-        virtual.apply(_manifest("gardenlet", facts))
+        virtual.apply(base.manifest("gardenlet", facts))
         virtual.wait("seed/local", "condition=GardenletReady", patience=_SEED_PATIENCE)
         virtual.reconciled("seed/local", job, patience=_SEED_PATIENCE)
         for condition in ("SeedSystemComponentsHealthy", "ExtensionsReady", "BackupBucketsReady"):
@@ -109,8 +107,3 @@ def _facts(found: Base) -> dict[str, str]:
         "gardener": programs.GARDENER,
         "cloud": base64.b64encode(kubeconfigs.inline(found.kubeconfig).encode()).decode(),
     }
-
-
-def _manifest(name: str, facts: Mapping[str, str] | None = None) -> str:
-    """The manifests of a file, with the facts about this sandbox in place of `$name`."""
-    return string.Template((MANIFESTS / f"{name}.yaml").read_text()).substitute(facts or {})
