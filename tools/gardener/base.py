@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import string
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -18,7 +16,7 @@ import dns.tsigkeyring
 import dns.update
 import yaml
 
-from sandbox import detached, roles
+from sandbox import detached, roles, stages
 from sandbox.nodes import addresses
 from sandbox.nodes.addresses import Plan
 from sandbox.options import TOGETHER
@@ -27,9 +25,9 @@ from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.ranges import Ranges
 from sandbox.state import State
 from tools.gardener import contents, extensions, registry, traffic
+from tools.gardener.kubectl import manifest
 from windowbox.errors import Refused, Unreachable
 
-_MANIFESTS = Path(__file__).parent / "manifests"
 PLACE = "sandbox.windowbox/place"
 """The label of nodes: `real`, or `played` by kwok."""
 _BACKUPS = "/etc/gardener/local-backupbuckets"
@@ -118,7 +116,7 @@ def _name_registry(base: Base) -> None:
     """Let the registry's names lead to its address. The zone delegates them, as Gardener's own does."""
     update = dns.update.UpdateMessage(zoneserver.ZONE)
     if base.state.options.dns_key:
-        key = zoneserver.kept_key(base.folder / "dns.key")
+        key = zoneserver.kept_key(stages.dns_key_file(base.folder))
         update.use_tsig(dns.tsigkeyring.from_text({key.name: (key.algorithm, key.secret)}))
     update.delete("registry", "NS")
     update.delete("registry-cache", "NS")
@@ -145,11 +143,6 @@ def _label_nodes(api: ApiServer) -> None:
             # Its simulator answers at NodePorts itself, instead of the Pods of real nodes.
             labels["node.kubernetes.io/exclude-from-external-load-balancers"] = "true"
         api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
-
-
-def manifest(name: str, facts: Mapping[str, str]) -> str:
-    """The manifests of a file, with the facts about this sandbox in place of `$name`."""
-    return string.Template((_MANIFESTS / f"{name}.yaml").read_text()).substitute(facts)
 
 
 def _apply(api: ApiServer, name: str, **values: str) -> None:

@@ -18,6 +18,7 @@ from sandbox.nodes.addresses import Plan
 from sandbox.nodes.images import Image
 from sandbox.programs import binaries
 from sandbox.servers import zoneserver
+from tools.gardener.kubectl import manifest
 from tools.release import building, ownimage
 
 Manifest = dict[str, Any]
@@ -45,7 +46,6 @@ IMAGES: dict[str, Callable[[], Image]] = {
 HOST_KINDS = ("services", "nodes", "namespaces", "pods", "endpointslices.discovery.k8s.io")
 """What the process on the host serves: load balancers of the sandbox's own Services."""
 _SHIPPED = building.ROOT / "deploy" / "gardener"
-_MANIFESTS = Path(__file__).parent / "manifests"
 _PLACEHOLDER = "registry.example"
 
 
@@ -83,9 +83,8 @@ def _shipped(name: str) -> list[Manifest]:
 
 
 def _played(name: str) -> list[Manifest]:
-    text = (_MANIFESTS / f"networking-{name}.yaml").read_text()
     chart = f"{REGISTRY}/charts/{NETWORKING}:{VERSION}"
-    return list(yaml.safe_load_all(text.replace("$chart", chart)))
+    return list(yaml.safe_load_all(manifest(f"networking-{name}", {"chart": chart})))
 
 
 def _of_seeds(values: Manifest, plan: Plan, dns_port: int) -> Manifest:

@@ -1,11 +1,12 @@
-"""kubectl and helm: apply many objects, and wait for one."""
+"""Manifests, kubectl and helm: apply many objects, and wait for one."""
 
 from __future__ import annotations
 
 import base64
 import json
+import string
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from sandbox.programs import binaries
 from sandbox.progress import Job
 from windowbox.errors import Refused, Unreachable
 
+_MANIFESTS = Path(__file__).parent / "manifests"
 _PATIENCE = 120
 _OPERATION = "|".join(
     f"{{.{path}}}"
@@ -85,6 +87,11 @@ class Kubectl:
                 process.terminate()
             said = process.stderr.read().strip()[-500:]
         raise Unreachable(f"{what} is not reconciled after {patience} s: {job.detail or said}")
+
+
+def manifest(name: str, facts: Mapping[str, str]) -> str:
+    """The manifests of a file, with the facts about this sandbox in place of `$name`."""
+    return string.Template((_MANIFESTS / f"{name}.yaml").read_text()).substitute(facts)
 
 
 def rendered(chart: Path, namespace: str, values: str) -> str:

@@ -17,7 +17,7 @@ from sandbox.servers import kubeconfigs
 from tools.gardener import base, extensions, garden, programs
 from tools.gardener.base import Base
 from tools.gardener.garden import NAMESPACE
-from tools.gardener.kubectl import Kubectl, rendered
+from tools.gardener.kubectl import Kubectl, manifest, rendered
 
 NAME = "gardener"
 """Of the sandbox."""
@@ -69,7 +69,7 @@ def _install_operator(runtime: Kubectl, progress: Progress) -> None:
     with progress.job("gardener-operator", "starting", "available"):
         module = programs.source("github.com/gardener/gardener", programs.GARDENER)
         runtime.apply("".join(path.read_text() for path in sorted(module.glob(_VPA))))
-        runtime.apply(base.manifest("namespace", {}))
+        runtime.apply(manifest("namespace", {}))
         values = yaml.safe_dump({"image": {"tag": f"v{programs.GARDENER}"}, "config": _OPERATOR})
         runtime.apply(rendered(module / "charts" / "gardener" / "operator", NAMESPACE, values))
         runtime.wait("deployment/gardener-operator", "condition=Available", namespace=NAMESPACE)
@@ -80,17 +80,17 @@ def _create_garden(
 ) -> Kubectl:
     """The virtual garden, with what operators of Gardener create in it."""
     with progress.job("Garden", "reconciling", "reconciled") as job:
-        runtime.apply(base.manifest("garden", facts))
+        runtime.apply(manifest("garden", facts))
         runtime.reconciled("garden/local", job, patience=_GARDEN_PATIENCE)
         virtual = garden.access(runtime, kubeconfig)
-        virtual.apply(base.manifest("gardenconfig", facts))
+        virtual.apply(manifest("gardenconfig", facts))
     return virtual
 
 
 def _create_seed(virtual: Kubectl, facts: Mapping[str, str], progress: Progress) -> None:
     """A gardenlet, which registers the cluster of the sandbox as Seed."""
     with progress.job("Seed", "reconciling", "ready") as job:
-        virtual.apply(base.manifest("gardenlet", facts))
+        virtual.apply(manifest("gardenlet", facts))
         virtual.wait("seed/local", "condition=GardenletReady", patience=_SEED_PATIENCE)
         virtual.reconciled("seed/local", job, patience=_SEED_PATIENCE)
         for condition in ("SeedSystemComponentsHealthy", "ExtensionsReady", "BackupBucketsReady"):
