@@ -326,6 +326,10 @@ class Values(Section):
         description="Settings of all roles, as in docs/settings.md, without `nats`, `metrics` and `probes`. "
         "What the chart's Services, ports and volumes depend on, like `webhooks.address`, is refused.",
     )
+    seeds: dict[str, ChartSettings] = Field(
+        {},
+        description="Laid over `settings` on one seed, by its name; all seeds get the same values.",
+    )
     run: Run = Run()
     watch: Role = Role()
     work: list[Group] = Field([Group()], description="Deployments of `windowbox work`.")

@@ -10,6 +10,12 @@
 system:{{ .Values.rbac.name | default "windowbox" }}
 {{- end }}
 
+{{/* Settings of all roles; of this seed, if there are some for it */}}
+{{- define "windowbox.common" -}}
+{{- $seed := dig "seed" "name" "" (.Values.gardener | default dict) }}
+{{- mergeOverwrite (deepCopy .Values.settings) (deepCopy (get .Values.seeds $seed | default dict)) | toYaml }}
+{{- end }}
+
 {{/* Labels that never change: of (dict "root" $ "component" "watch") */}}
 {{- define "windowbox.selector" -}}
 app.kubernetes.io/name: {{ .name | default "windowbox" }}
@@ -133,7 +139,7 @@ topologySpreadConstraints:
 
 {{/* How rights on Secrets are granted: "everywhere" by helm, "process" by `windowbox grant`; empty: not at all */}}
 {{- define "windowbox.grants" -}}
-{{- $settings := mergeOverwrite (deepCopy .Values.settings) (deepCopy .Values.grant.settings) }}
+{{- $settings := mergeOverwrite (include "windowbox.common" . | fromYaml) (deepCopy .Values.grant.settings) }}
 {{- if .Values.grant.enabled }}{{ ternary "everywhere" "process" (has "*" (dig "grant" "namespaces" list $settings)) }}{{ end }}
 {{- end }}
 

@@ -3,7 +3,7 @@ The name servers of settings.dns.zones: `addresses`, each with its `cidr` and `p
 names. The ranges of these have to be given.
 */}}
 {{- define "windowbox.nameServers" -}}
-{{- $zones := dig "dns" "zones" list .Values.settings }}
+{{- $zones := dig "dns" "zones" list (include "windowbox.common" . | fromYaml) }}
 {{- range ternary (list .Values.run) .Values.work .Values.run.enabled }}
 {{- $zones = concat $zones (dig "settings" "dns" "zones" list .) }}
 {{- end }}

@@ -49,7 +49,7 @@ include roles.conf
 {{/* Bytes of the volume that streams may take. What consumers and the servers' own logs need is not counted. */}}
 {{- define "windowbox.streamStore" -}}
 {{- $bus := .Files.Get "files/bus.yaml" | fromYaml }}
-{{- $settings := mergeOverwrite (deepCopy .Values.settings) (deepCopy (ternary .Values.run.settings .Values.watch.settings .Values.run.enabled)) }}
+{{- $settings := mergeOverwrite (include "windowbox.common" . | fromYaml) (deepCopy (ternary .Values.run.settings .Values.watch.settings .Values.run.enabled)) }}
 {{- $streams := add (mul (dig "objects" "size" $bus.objects $settings | int64) 1048576) (int64 $bus.others) }}
 {{- $store := div (mul (include "windowbox.bytes" .Values.nats.storage.size) 3) 4 }}
 {{- if gt $streams $store }}

@@ -1,7 +1,7 @@
 {{/* The settings of a process: of (dict "root" $ "values" … "command" "watch") */}}
 {{- define "windowbox.settings" -}}
 {{- $root := .root }}
-{{- $settings := mergeOverwrite (deepCopy $root.Values.settings) (deepCopy (.values.settings | default dict)) }}
+{{- $settings := mergeOverwrite (include "windowbox.common" $root | fromYaml) (deepCopy (.values.settings | default dict)) }}
 {{- $made := dict }}
 {{- if $root.Values.edge.enabled }}
   {{- $_ := set $made "loadbalancer" (dict "edge" "separate") }}
