@@ -55,10 +55,14 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     """The port, at the address of this host among the nodes, of a registry that has the images of all others.
 
     Without one, nodes have the images that the sandbox gives them."""
+    servers: str = ""
+    """The address of that registry, and of the name server of nodes, if they are those of another sandbox."""
     cluster_dns: bool = False
     """Let Pods ask the name server at the tenth address of Services, which somebody has to deploy."""
     shared_folders: tuple[str, ...] = ()
     """Folders that all nodes share, and that exist nowhere else: for volumes of the type `hostPath`."""
+    shared_from: str = ""
+    """The folder in which these are; by default `shared` in the data of the sandbox."""
     pods_v6: bool = True
     """Give Pods of real nodes an address of IPv6, too. Programs of clusters without IPv6 may choose it."""
     awaited: tuple[str, ...] = ()

@@ -116,7 +116,8 @@ def stages(
     second = [dataclasses.replace(apiserver, then=partial(_fill, api, options, resources))]
     third = _clients(folder, options, ports, around, identity, network, with_nodes=resources is not None)
     if resources:
-        shared = {folder / "shared" / name.strip("/"): name for name in options.shared_folders}
+        source = Path(options.shared_from) if options.shared_from else folder / "shared"
+        shared = {source / name.strip("/"): name for name in options.shared_folders}
         resources.write(api, pki, options, network.ranges)
         archives = _archives(folder, resources)
         for place in resources.places:

@@ -100,6 +100,11 @@ def is_name(link: str) -> bool:
     return link[:2] == "wb" and link[2:].isdecimal()
 
 
+def named(link: str) -> Claim:
+    """The claim with this name of a link."""
+    return Claim(int(link[2:]))
+
+
 def begin(claim: Claim) -> None:
     """Record that there is something to clean up from now on."""
     claim.folder.mkdir(parents=True, exist_ok=True)

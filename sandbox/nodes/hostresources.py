@@ -54,12 +54,13 @@ class HostResources:
 
     def write(self, api: ApiServer, pki: Path, options: Options, ranges: Ranges) -> None:
         """Write the configuration of all nodes."""
+        servers = options.servers or self.host
         for place in self.places:
             node_files.write(place, self.plan, api, pki, self.token, v6=options.pods_v6)
             if options.cluster_dns:
-                node_files.use_name_servers(place.data, ranges.name_server, self.host)
+                node_files.use_name_servers(place.data, ranges.name_server, servers)
             if options.registry_port:
-                node_files.use_registry(place.data, f"http://{self.host}:{options.registry_port}")
+                node_files.use_registry(place.data, f"http://{servers}:{options.registry_port}")
 
     def archives(self) -> list[Path]:
         """Write the archives of the images of every node."""

@@ -76,6 +76,25 @@ table inet {claim.name} {{
     )
 
 
+def join(one: Claim, plan: Plan, other: Claim, others: Plan) -> None:
+    """Let the nodes and Pods of two sandboxes reach each other, until one of these ends. Idempotent."""
+    sides = ((one, plan, others), (other, others, plan))
+    first, second = (claim.namespace(_SWITCH) for claim, _, _ in sides)
+    name = f"to-{other.name}"
+    if any(link["ifname"] == name for link in iproute.asked("-n", first, "link", "show")):
+        return
+    iproute.apply([f"link add {name} type veth peer name to-{one.name} netns {second}"], first)
+    for claim, own, beyond in sides:
+        joint = name if claim == one else f"to-{one.name}"
+        # The host would answer for all of its addresses on both of its links: these hear of one bridge only.
+        isolated = [f"link set {port} type bridge_slave isolated on" for port in (joint, "host")]
+        iproute.apply([f"link set {joint} master bridge up", *isolated], claim.namespace(_SWITCH))
+        # Of an earlier sandbox with the same addresses.
+        forgotten = [f"neigh flush dev eth0 to {nodes}" for nodes in (beyond.nodes_v4, beyond.nodes_v6)]
+        for node in own.nodes:
+            iproute.apply([*_routes_beyond(own, beyond), *forgotten], claim.namespace(node.name))
+
+
 def remove(claim: Claim) -> None:
     """Remove what `build` created, as far as it exists. The namespaces must hold no processes any more."""
     if shutil.which("nft"):
@@ -142,9 +161,20 @@ def _connect(claim: Claim, plan: Plan, node: NodePlan) -> None:
     )
 
 
+def _routes_beyond(own: Plan, beyond: Plan) -> list[str]:
+    """Routes of a node to all of the other sandbox; to what its nodes know as the host, by its own host."""
+    return [
+        f"route replace {beyond.nodes_v4} dev eth0",
+        f"route replace {beyond.nodes_v6} dev eth0",
+        f"route replace {beyond.host_v4} via {own.host_v4}",
+        f"route replace {beyond.host_v6} via {own.host_v6}",
+        *_routes_to_pods(beyond.nodes),
+    ]
+
+
 def _routes_to_pods(nodes: list[NodePlan]) -> list[str]:
     return [
-        f"route add {pods} via {address}"
+        f"route replace {pods} via {address}"
         for node in nodes
         for pods, address in ((node.pods_v4, node.v4), (node.pods_v6, node.v6))
     ]

@@ -94,4 +94,4 @@ def _off_file(state: State, node: str) -> Path:
 def _claim(state: State) -> Claim:
     if not claims.is_name(state.site):
         raise Missing(f"the sandbox {state.name!r} has no real nodes")
-    return Claim(int(state.site[2:]))
+    return claims.named(state.site)

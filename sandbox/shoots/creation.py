@@ -15,6 +15,7 @@ from typing import Any
 from sandbox import roles
 from sandbox import state as states
 from sandbox.machines import image
+from sandbox.nodes import claims
 from sandbox.nodes.claims import Claim
 from sandbox.nodes.node import real_nodes
 from sandbox.programs import obtain
@@ -62,7 +63,7 @@ class Sandbox:
 
     @property
     def claim(self) -> Claim:
-        return Claim(int(self.state.site[2:]))
+        return claims.named(self.state.site)
 
     def sockets(self) -> list[Path]:
         """The sockets of the containerd of each node."""
