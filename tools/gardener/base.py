@@ -17,7 +17,7 @@ import dns.update
 import yaml
 
 from sandbox import detached, roles, stages
-from sandbox.nodes import addresses
+from sandbox.nodes import addresses, claims, network
 from sandbox.nodes.addresses import Plan
 from sandbox.options import TOGETHER
 from sandbox.servers import apiserver, ranges, zoneserver
@@ -53,6 +53,11 @@ class Base:
         return self.plan.host_v4
 
     @property
+    def name_server(self) -> str:
+        """The name server of the zones, which Pods reach."""
+        return f"{self.host}:{self.state.ports['named']}"
+
+    @property
     def kubeconfig(self) -> Path:
         """Of an administrator."""
         return roles.kubeconfig(self.folder, "operator")
@@ -74,20 +79,32 @@ def options(nodes: int = 2, played: int = 3) -> dict[str, Any]:
         "reachable_balancers": True,
         "registry_port": registry.PORT,
         "shared_folders": (_BACKUPS,),
-        "companions": {
-            name: (sys.executable, "-m", f"tools.gardener.{name}") for name in ("registry", "players")
-        },
+        "companions": {name: _companion(name) for name in ("registry", "players")},
     }
 
 
-def prepare(folder: Path) -> Base:
-    """Check that no traffic leaves, then bring what Gardener needs, and wait for it. Idempotent."""
+def options_beside(first: Base) -> dict[str, Any]:
+    """The options of a second sandbox: its registry, name server and backups are those of the first."""
+    players = {"players": _companion("players")}
+    shared = str(first.folder.absolute() / "shared")
+    return options(1, 1) | {"companions": players, "servers": str(first.host), "shared_from": shared}
+
+
+def prepare(folder: Path, first: Base | None = None) -> Base:
+    """Check that no traffic leaves, then bring what Gardener needs, and wait for it. Idempotent.
+
+    `first` is the sandbox beside which this is the second.
+    """
     base = find(folder)
     traffic.check(base.state.site, base.plan, base.ranges)
-    _name_registry(base)
+    if first:
+        claim, own = (claims.named(one.state.site) for one in (first, base))
+        network.join(claim, first.plan, own, base.plan)
+    else:
+        _name_registry(base)
     _label_nodes(base.api)
     place_pods(base.api)
-    server = {"server": f"{base.host}:{base.state.ports['named']}", "zones": " ".join(zoneserver.ZONES)}
+    server = {"server": (first or base).name_server, "zones": " ".join(zoneserver.ZONES)}
     _apply(base.api, "coredns", **server, address=str(base.ranges.name_server))
     _apply(base.api, "storage", volumes=str(folder.absolute() / "volumes"))
     for namespace, name in (("kube-system", "coredns"), ("local-path-storage", "local-path-provisioner")):
@@ -110,6 +127,10 @@ def find(folder: Path) -> Base:
     v4, v6 = next(part for part in addresses.parts(state.options.ranges) if host in part[0])
     plan = Plan(v4, v6, addresses.names(state.options.nodes))
     return Base(folder, state, api, plan, ranges.kept(folder, []))
+
+
+def _companion(name: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", f"tools.gardener.{name}")
 
 
 def _name_registry(base: Base) -> None:

@@ -21,8 +21,11 @@ def build(tests: bool) -> None:
 
 
 @gardener.command(short_help="Start the landscape, and wait until its Seed is ready.")
-def up() -> None:
+@click.option("--seeds", type=click.IntRange(1, 2), default=1, show_default=True, help="How many Seeds.")
+def up(seeds: int) -> None:
     """Start a sandbox, and on it gardener-operator, a virtual garden, and a gardenlet. Does nothing twice.
+
+    A second Seed, `local2`, has a smaller sandbox of its own: control planes can migrate to it.
 
     Compiles what is missing first. Its data is below .windowbox/gardener; there, garden.kubeconfig leads to
     the virtual garden, and operator.kubeconfig to the cluster on which everything runs.
@@ -30,7 +33,7 @@ def up() -> None:
     from sandbox.progress import Progress
     from tools.gardener import landscape
 
-    landscape.up(Progress(click.echo))
+    landscape.up(Progress(click.echo), seeds)
     place = landscape.folder()
     click.echo(
         f"\nWhat next:\n"

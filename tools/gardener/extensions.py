@@ -6,9 +6,10 @@ with values for a small machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -58,12 +59,15 @@ def balancers(plan: Plan) -> str:
     return str(list(plan.nodes_v4.subnets(new_prefix=27))[6])
 
 
-def operator_extensions(plan: Plan, dns_port: int) -> list[Manifest]:
-    """The Extensions for gardener-operator, in its cluster."""
+def operator_extensions(
+    plan: Plan, dns_port: int, others: Mapping[str, Plan] = MappingProxyType({})
+) -> list[Manifest]:
+    """The Extensions for gardener-operator, in its cluster; `others` has the plans of other seeds."""
     [ours] = _shipped("extension")
     deployment = ours["spec"]["deployment"]
     extension = deployment["extension"]
     extension["values"] = _of_seeds(extension["values"], plan, dns_port)
+    extension["values"]["seeds"] = {name: _networks(other) for name, other in others.items()}
     extension["runtimeClusterValues"] = _of_gardens(extension["runtimeClusterValues"], plan, dns_port)
     return [ours, *_played("extension")]
 
@@ -92,17 +96,22 @@ def _of_seeds(values: Manifest, plan: Plan, dns_port: int) -> Manifest:
     made = _small(values, plan, dns_port)
     made["edge"] = {"enabled": True}
     made["rbac"]["name"] = "windowbox-seed"
-    host = f"{plan.host_v4}/32"
+    own = _networks(plan)
+    # Machines of all seeds are in the first sandbox.
+    machines = {"node_networks": [str(plan.nodes_v4)], "dns": [f"{plan.host_v4}/32"]}
     made["settings"] |= {
-        "loadbalancer": {"clusters": ["shoot--*"], "ranges": [{"prefixes": [balancers(plan)]}]},
-        "infrastructure": {
-            "node_networks": [str(plan.nodes_v4)],
-            "balancers": [str(plan.nodes_v4)],
-            "external": [balancers(plan)],
-            "dns": [host],
-        },
+        "loadbalancer": {"clusters": ["shoot--*"], **own["loadbalancer"]},
+        "infrastructure": {**machines, **own["infrastructure"]},
     }
     return made
+
+
+def _networks(plan: Plan) -> Manifest:
+    """The settings of a seed about its load balancers: Envoy for them is on its nodes."""
+    return {
+        "loadbalancer": {"ranges": [{"prefixes": [balancers(plan)]}]},
+        "infrastructure": {"balancers": [str(plan.nodes_v4)], "external": [balancers(plan)]},
+    }
 
 
 def _of_gardens(values: Manifest, plan: Plan, dns_port: int) -> Manifest:

@@ -19,8 +19,9 @@ from tools.gardener.base import Base
 from tools.gardener.garden import NAMESPACE
 from tools.gardener.kubectl import Kubectl, manifest, rendered
 
-NAME = "gardener"
-"""Of the sandbox."""
+NAMES = ("gardener", "gardener-2")
+"""Of the sandboxes, one for each Seed; everything else is in the first."""
+_SEEDS = ("local", "local2")
 EXAMPLES = Path(__file__).parent / "examples"
 _VPA = "pkg/component/autoscaling/vpa/templates/crd-autoscaling.k8s.io_*.yaml"
 _OPERATOR = {
@@ -31,44 +32,54 @@ _GARDEN_PATIENCE, _SEED_PATIENCE = 900, 600
 
 
 def folder() -> Path:
-    """The data of the landscape."""
-    return states.folder(NAME)
+    """The data of the landscape; of its second sandbox, the folder beside it has some, too."""
+    return states.folder(NAMES[0])
 
 
-def up(progress: Progress) -> None:
-    """Everything up to a Seed that is ready. What is there already stays."""
+def up(progress: Progress, seeds: int = 1) -> None:
+    """Everything up to one or two Seeds that are ready. What is there already stays."""
     programs.build(progress)
-    place = folder()
-    _start_sandbox(place, progress)
-    with progress.job("registry, DNS and volumes", "deploying", "ready"):
-        found = base.prepare(place)
-    facts, runtime = _facts(found), Kubectl(found.kubeconfig)
+    place, beside = folder(), states.folder(NAMES[1])
+    first = _sandbox(place, None, progress)
+    second = _sandbox(beside, first, progress) if seeds > 1 or _runs(beside) else None
+    facts, runtime = _facts(first), Kubectl(first.kubeconfig)
     _install_operator(runtime, progress)
-    objects = extensions.operator_extensions(found.plan, found.state.ports["named"])
+    other = {_SEEDS[1]: second.plan} if second else {}
+    objects = extensions.operator_extensions(first.plan, first.state.ports["named"], other)
     runtime.apply(yaml.safe_dump_all(objects))
     virtual = _create_garden(runtime, facts, garden.kubeconfig(place), progress)
-    _create_seed(virtual, facts, progress)
+    for found in filter(None, (first, second)):
+        _create_seed(virtual, facts, found, progress)
 
 
 def down() -> list[str]:
     """End it, and remove its data; what that was."""
-    return detached.down(folder(), wipe=True)
+    return [one for name in reversed(NAMES) for one in detached.down(states.folder(name), wipe=True)]
 
 
-def _start_sandbox(place: Path, progress: Progress) -> None:
-    before, chosen = states.read(place), base.options()
-    if before and before.running() and before.ready:
-        return
-    sandboxes.prepare(before, chosen, progress, download=True)
-    with progress.job("sandbox", "starting", "ready"):
-        detached.up(place, chosen)
+def _runs(place: Path) -> bool:
+    before = states.read(place)
+    return before is not None and before.running() and before.ready
+
+
+def _sandbox(place: Path, first: Base | None, progress: Progress) -> Base:
+    """The sandbox in this folder, started if it does not run; `first` is the one beside which it is."""
+    if not _runs(place):
+        chosen = base.options_beside(first) if first else base.options()
+        sandboxes.prepare(states.read(place), chosen, progress, download=True)
+        with progress.job(f"sandbox {place.name}", "starting", "ready"):
+            detached.up(place, chosen)
+    with progress.job("DNS and volumes", "deploying", "ready"):
+        found = base.prepare(place, first)
+        vpa = sorted(programs.source("github.com/gardener/gardener", programs.GARDENER).glob(_VPA))
+        Kubectl(found.kubeconfig).apply("".join(path.read_text() for path in vpa))
+    return found
 
 
 def _install_operator(runtime: Kubectl, progress: Progress) -> None:
     """gardener-operator, from the chart of its module."""
     with progress.job("gardener-operator", "starting", "available"):
         module = programs.source("github.com/gardener/gardener", programs.GARDENER)
-        runtime.apply("".join(path.read_text() for path in sorted(module.glob(_VPA))))
         runtime.apply(manifest("namespace", {}))
         values = yaml.safe_dump({"image": {"tag": f"v{programs.GARDENER}"}, "config": _OPERATOR})
         runtime.apply(rendered(module / "charts" / "gardener" / "operator", NAMESPACE, values))
@@ -87,23 +98,49 @@ def _create_garden(
     return virtual
 
 
-def _create_seed(virtual: Kubectl, facts: Mapping[str, str], progress: Progress) -> None:
+def _create_seed(virtual: Kubectl, facts: Mapping[str, str], found: Base, progress: Progress) -> None:
     """A gardenlet, which registers the cluster of the sandbox as Seed."""
-    with progress.job("Seed", "reconciling", "ready") as job:
-        virtual.apply(manifest("gardenlet", facts))
-        virtual.wait("seed/local", "condition=GardenletReady", patience=_SEED_PATIENCE)
-        virtual.reconciled("seed/local", job, patience=_SEED_PATIENCE)
+    name = _SEEDS[NAMES.index(found.folder.name)]
+    with progress.job(f"Seed {name}", "reconciling", "ready") as job:
+        virtual.apply(gardenlet({**facts, **_facts_of_seed(found), "seed": name}))
+        virtual.wait(f"seed/{name}", "condition=GardenletReady", patience=_SEED_PATIENCE)
+        virtual.reconciled(f"seed/{name}", job, patience=_SEED_PATIENCE)
         for condition in ("SeedSystemComponentsHealthy", "ExtensionsReady", "BackupBucketsReady"):
-            virtual.wait("seed/local", f"condition={condition}", patience=_SEED_PATIENCE)
+            virtual.wait(f"seed/{name}", f"condition={condition}", patience=_SEED_PATIENCE)
 
 
-def _facts(found: Base) -> dict[str, str]:
-    """What manifests say about this sandbox."""
+def gardenlet(facts: Mapping[str, str]) -> str:
+    """The Gardenlet of a Seed, and the kubeconfigs for it."""
+    secret, made = yaml.safe_load_all(manifest("gardenlet", facts))
+    if facts["seed"] == _SEEDS[0]:
+        return yaml.safe_dump_all([secret, made])
+    # gardener-operator deletes the one that it is told of, once the Seed exists; tests read the other.
+    told = {**secret, "metadata": {**secret["metadata"], "name": f"seed-{facts['seed']}-gardener-operator"}}
+    # Only Shoots that ask for it get there.
+    made["spec"]["config"]["seedConfig"]["spec"]["settings"]["scheduling"]["visible"] = False
+    made["spec"]["kubeconfigSecretRef"] = {"name": told["metadata"]["name"]}
+    return yaml.safe_dump_all([secret, told, made])
+
+
+def _facts(first: Base) -> dict[str, str]:
+    """What manifests say about the landscape, and about its first sandbox."""
     return {
-        "pods": str(found.plan.v4),
-        "services": str(found.ranges.services_v4),
+        **_facts_of_seed(first),
+        "cloud": _kubeconfig(first),
         "kubernetes": binaries.PROGRAMS["kube-apiserver"].version,
         "versions": "\n".join(f"    - version: {version}" for version in programs.kubernetes()),
         "gardener": programs.GARDENER,
-        "cloud": base64.b64encode(kubeconfigs.inline(found.kubeconfig).encode()).decode(),
     }
+
+
+def _facts_of_seed(found: Base) -> dict[str, str]:
+    """What manifests say about a Seed's sandbox."""
+    return {
+        "pods": str(found.plan.v4),
+        "services": str(found.ranges.services_v4),
+        "cluster": _kubeconfig(found),
+    }
+
+
+def _kubeconfig(found: Base) -> str:
+    return base64.b64encode(kubeconfigs.inline(found.kubeconfig).encode()).decode()

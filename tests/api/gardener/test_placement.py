@@ -60,6 +60,19 @@ def test_a_real_pod_requests_hardly_anything(placing: ControlPlane) -> None:
         assert one["resources"] == {**large, "requests": {"cpu": "1m", "memory": "1Mi"}}
 
 
+def test_no_pod_is_spread_over_nodes(placing: ControlPlane) -> None:
+    """Of two nodes, one may be played."""
+    spread = {
+        "maxSkew": 1,
+        "minDomains": 2,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"a": "b"}},
+    }
+    spec = _pod(placing, {"containers": _containers([REAL]), "topologySpreadConstraints": [spread]})
+    assert "topologySpreadConstraints" not in spec
+
+
 @pytest.mark.parametrize(("image", "place"), [(REAL, "real"), (PLAYED, "played")])
 def test_a_daemonset_wants_pods_on_fitting_nodes_only(placing: ControlPlane, image: str, place: str) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": _containers([image])}}

@@ -7,6 +7,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
+import yaml
 
 from sandbox.nodes import addresses
 from sandbox.nodes.addresses import Plan
@@ -89,6 +90,30 @@ def test_only_shoots_have_load_balancers_and_nodes_reach_them() -> None:
     assert not any(ip_address(one.v4) in prefix for one in PLAN.nodes)
     assert PLAN.nodes_v4.broadcast_address not in prefix
     assert not values()["runtime"].get("edge")
+
+
+def test_a_second_seed_gives_load_balancers_addresses_of_its_own_sandbox() -> None:
+    _, (v4, v6), *_ = addresses.parts(Options().ranges)
+    second = Plan(v4, v6, addresses.names(1))
+    [ours, *_] = extensions.operator_extensions(PLAN, 5353, {"local2": second})
+    made = {}
+    for seed in ("local", "local2"):
+        manifests = helm.rendered(
+            **ours["spec"]["deployment"]["extension"]["values"], gardener={**GARDENER, "seed": {"name": seed}}
+        )
+        texts = [
+            one["stringData"]["settings.yaml"]
+            for one in manifests
+            if one["kind"] == "Secret" and "settings.yaml" in one.get("stringData", {})
+        ]
+        made[seed] = Settings.model_validate(yaml.safe_load(next(t for t in texts if "infrastructure" in t)))
+    for seed, plan in (("local", PLAN), ("local2", second)):
+        [only] = made[seed].loadbalancer.ranges
+        assert list(map(str, only.prefixes)) == [extensions.balancers(plan)]
+        assert made[seed].infrastructure.balancers == (plan.nodes_v4,)
+        # Machines of both are in the first sandbox.
+        assert made[seed].infrastructure.node_networks == (PLAN.nodes_v4,)
+        assert made[seed].loadbalancer.clusters == ("shoot--*",)
 
 
 def test_what_windowbox_deploys_into_shoots_is_in_the_registry() -> None:
