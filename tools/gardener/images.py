@@ -199,8 +199,10 @@ def _networking() -> Iterator[Component]:
         f"{_GARDENER}/apiserver-proxy", "stand-in", {"/apiserver-proxy": "apiserver-proxy"},
         busybox=True, user="", why="It gives nodes the address of the API server.",
     )  # fmt: skip
-    not_public = "Its module is not public."
-    yield Component(f"{_GARDENER}/ext-authz-server", "played", why=not_public)
+    yield Component(
+        f"{_GARDENER}/ext-authz-server", "stand-in", {"/ext-authz-server": "ext-authz-server"},
+        why="It tells ingress gateways whose password is right, as the original does.",
+    )  # fmt: skip
     yield Component(
         "istio-release/pilot", "real", {"/usr/local/bin/pilot-discovery": "pilot-discovery"},
         made=envoyimages.pilot, why="Of April 2026, after 1.29 and before 1.30.",
@@ -213,7 +215,7 @@ def _networking() -> Iterator[Component]:
     yield Component(
         "ingress-nginx/controller-chroot", "played", why="It is nginx with modules that are written in C."
     )
-    yield Component(f"{_GARDENER}/ingress-default-backend", "played", why=not_public)
+    yield Component(f"{_GARDENER}/ingress-default-backend", "played", why="Its module is not public.")
     yield Component("dns/k8s-dns-node-cache", "absent", why="No Shoot here enables node-local DNS.")
     yield Component(
         f"{_GARDENER}/coredns-config-adapter", "absent", why="No Shoot here enables node-local DNS."
@@ -234,6 +236,16 @@ def _observability() -> Iterator[Component]:
         "prometheus/node-exporter", "real", {"/bin/node_exporter": "node_exporter"}, user="65534:65534"
     )
     yield Component("prometheus/blackbox-exporter", "real", {"/bin/blackbox_exporter": "blackbox_exporter"})
+    # Who rotates credentials asks for its first page.
+    yield Component(
+        f"{_THIRD}/credativ/plutono", "stand-in", scripts={"/www/index.html": "Plutono is played.\n"},
+        entrypoint=("/bin/busybox", "httpd", "-f", "-p", "3000", "-h", "/www"),
+        why="It serves one page, behind the password of the original.",
+    )  # fmt: skip
+    yield Component(
+        "kiwigrid/k8s-sidecar", "stand-in", scripts={"/bin/python": _ASLEEP},
+        why="It sleeps: nobody reads the dashboards that it would load.",
+    )  # fmt: skip
     for repository in (
         f"{_THIRD}/opentelemetry-operator/opentelemetry-operator",
         f"{_GARDENER}/observability/opentelemetry-collector",
@@ -241,7 +253,6 @@ def _observability() -> Iterator[Component]:
         "prometheus-operator/prometheus-operator", "prometheus-operator/prometheus-config-reloader",
         "prometheus/prometheus", "prometheus/alertmanager",
         "cortexproject/cortex", "kube-state-metrics/kube-state-metrics", f"{_GARDENER}/metrics-exporter",
-        f"{_THIRD}/credativ/plutono", "kiwigrid/k8s-sidecar",
         f"{_THIRD}/persesdev/perses", f"{_THIRD}/persesdev/perses-operator",
         f"{_THIRD}/fluent-operator/fluent-operator", f"{_THIRD}/fluent-operator/fluent-bit",
         f"{_GARDENER}/fluent-bit-to-vali", f"{_GARDENER}/fluent-bit-plugin",

@@ -13,9 +13,14 @@ from windowbox.errors import Missing
 
 _MODULES = Path(__file__).parent / "modules"
 GARDENER = "1.150.0"
-KUBERNETES = {binaries.PROGRAMS["kube-apiserver"].version: "", "1.35.4": "-1.35", "1.34.3": "-1.34"}
+KUBERNETES = {
+    binaries.PROGRAMS["kube-apiserver"].version: "",
+    "1.35.4": "-1.35",
+    "1.34.3": "-1.34",
+    "1.33.13": "-1.33",
+}
 """The versions for Shoots, and what the names of their programs end with. Shoots of Gardener's own tests
-have 1.35; some are updated to it from 1.34."""
+have 1.35; some are updated to it from 1.34, and their workers from 1.33."""
 
 _VERSION = "k8s.io/component-base/version"
 _STAMPS = tuple(f"{_VERSION}.git{part}" for part in ("Version=v{version}", "Major={major}", "Minor={minor}"))
@@ -58,6 +63,7 @@ def _programs() -> Iterator[Program]:
         yield _program(name, "1.30.0", f"{istio}/pilot/cmd/{name}", stamp, "istio")
     for name in ("vpn-server", "vpn-client", "apiserver-proxy"):
         yield _program(name, "1.0.1", f"./{name}", (), "networking")
+    yield _program("ext-authz-server", "1.0.0", "windowbox/gardener/ext-authz-server", (), "ext-authz-server")
     for name in ("admission-controller", "recommender", "updater"):
         yield _program(f"vpa-{name}", "1.7.1", f"{vpa}/{name}")
 
