@@ -52,6 +52,22 @@ def status() -> None:
         click.echo(line)
 
 
+@gardener.command(
+    short_help="Write a kubeconfig for a Shoot.",
+    epilog='\b\nExample:\n  export KUBECONFIG="$(windowbox gardener kubeconfig one)"',
+)
+@click.argument("shoot")
+@click.option("--namespace", "-n", default="garden-local", show_default=True, help="Of its project.")
+def kubeconfig(shoot: str, namespace: str) -> None:
+    """Ask Gardener for an administrator's kubeconfig of a Shoot, valid for twelve hours.
+
+    Prints the name of its file.
+    """
+    from tools.gardener import landscape
+
+    click.echo(landscape.access(namespace, shoot))
+
+
 @gardener.command(short_help="End the landscape, and remove its data.")
 def down() -> None:
     """End what `up` started, and nothing else, and remove its data."""

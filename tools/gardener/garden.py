@@ -1,8 +1,9 @@
-"""Access to the virtual garden, which gardener-operator deploys, from this host."""
+"""Access from this host to the virtual garden, which gardener-operator deploys, and to its Shoots."""
 
 from __future__ import annotations
 
 import base64
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +20,8 @@ NAMESPACE = "garden"
 HOST = "api.virtual-garden.local.gardener.cloud"
 _SERVICE = "virtual-garden-kube-apiserver"
 _VALIDITY = timedelta(days=30)
+_SHOOT_SERVICE = "kube-apiserver"
+_SHOOT_VALIDITY = timedelta(hours=12)
 
 
 def kubeconfig(folder: Path) -> Path:
@@ -61,7 +64,33 @@ def access(runtime: Kubectl, path: Path) -> Kubectl:
 
 def address(runtime: Kubectl) -> str:
     """The address of the virtual garden's API server; this host and all Pods have a route to it."""
-    return str(runtime.get("service", _SERVICE, f"--namespace={NAMESPACE}")["spec"]["clusterIP"])
+    return _cluster_ip(runtime, NAMESPACE, _SERVICE)
+
+
+def shoot_access(runtime: Kubectl, virtual: Kubectl, namespace: str, name: str, path: Path) -> Kubectl:
+    """An administrator's kubeconfig for a Shoot, as Gardener issues it, written to `path`.
+
+    Only the landscape's name servers know the Shoot's name, so this one leads to the Service, too.
+    """
+    shoot = virtual.get("shoot", name, f"--namespace={namespace}")
+    request = {
+        "apiVersion": "authentication.gardener.cloud/v1alpha1",
+        "kind": "AdminKubeconfigRequest",
+        "spec": {"expirationSeconds": int(_SHOOT_VALIDITY.total_seconds())},
+    }
+    url = f"/apis/core.gardener.cloud/v1beta1/namespaces/{namespace}/shoots/{name}/adminkubeconfig"
+    answer = json.loads(virtual("create", f"--raw={url}", "--filename=-", stdin=json.dumps(request)))
+    content = yaml.safe_load(base64.b64decode(answer["status"]["kubeconfig"]))
+    service = _cluster_ip(runtime, shoot["status"]["technicalID"], _SHOOT_SERVICE)
+    for cluster in content["clusters"]:
+        cluster["cluster"]["tls-server-name"] = cluster["cluster"]["server"].removeprefix("https://")
+        cluster["cluster"]["server"] = f"https://{service}"
+    files.write_private(path, yaml.safe_dump(content))
+    return Kubectl(path)
+
+
+def _cluster_ip(kubectl: Kubectl, namespace: str, service: str) -> str:
+    return str(kubectl.get("service", service, f"--namespace={namespace}")["spec"]["clusterIP"])
 
 
 def _encoded(content: bytes) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from commands import sandbox as sandboxes
-from sandbox import detached
+from sandbox import detached, roles
 from sandbox import state as states
 from sandbox.programs import binaries
 from sandbox.progress import Progress
@@ -18,6 +18,7 @@ from tools.gardener import base, extensions, garden, programs
 from tools.gardener.base import Base
 from tools.gardener.garden import NAMESPACE
 from tools.gardener.kubectl import Kubectl, manifest, rendered
+from windowbox.errors import Missing
 
 NAMES = ("gardener", "gardener-2")
 """Of the sandboxes, one for each Seed; everything else is in the first."""
@@ -50,6 +51,17 @@ def up(progress: Progress, seeds: int = 1) -> None:
     virtual = _create_garden(runtime, facts, garden.kubeconfig(place), progress)
     for found in filter(None, (first, second)):
         _create_seed(virtual, facts, found, progress)
+
+
+def access(namespace: str, shoot: str) -> Path:
+    """A new kubeconfig of an administrator of a Shoot."""
+    place = folder()
+    if not (kubeconfig := garden.kubeconfig(place)).exists():
+        raise Missing("there is no landscape: start it with `windowbox gardener up`")
+    path = place / f"{namespace}-{shoot}.kubeconfig"
+    runtime = Kubectl(roles.kubeconfig(place, "operator"))
+    garden.shoot_access(runtime, Kubectl(kubeconfig), namespace, shoot, path)
+    return path
 
 
 def down() -> list[str]:
