@@ -86,16 +86,17 @@ def down() -> None:
 )
 @click.option("--labels", metavar="FILTER", default="default", show_default=True, help="Tests by label.")
 @click.option("--focus", metavar="REGEX", default="", help="Of these, the ones whose names match.")
+@click.option("--skip", metavar="REGEX", default="", help="Leave out tests and steps whose names match.")
 @click.option("--report", is_flag=True, help="Run nothing: show what the last run found.")
 @click.pass_context
-def e2e(ctx: click.Context, labels: str, focus: str, report: bool) -> None:
+def e2e(ctx: click.Context, labels: str, focus: str, skip: str, report: bool) -> None:
     """Run Gardener's own end-to-end tests on the landscape.
 
     Ends with a line for each test, and with 1 if one failed.
     """
     from tools.gardener import e2e as suite
 
-    code = 0 if report else suite.run(labels, focus)
+    code = 0 if report else suite.run(labels, focus, skip)
     for line in suite.table():
         click.echo(line)
     ctx.exit(code)

@@ -36,8 +36,11 @@ class Result:
     message: str = ""
 
 
-def run(labels: str, focus: str = "") -> int:
-    """Run the tests with these labels whose names match; their exit code. The report is kept."""
+def run(labels: str, focus: str = "", skip: str = "") -> int:
+    """Run the tests with these labels whose names match, without the steps that `skip` matches.
+
+    Returns their exit code. The report is kept.
+    """
     place = landscape.folder()
     if not garden.kubeconfig(place).exists():
         raise Missing("there is no landscape: start it with `windowbox gardener up`")
@@ -48,7 +51,7 @@ def run(labels: str, focus: str = "") -> int:
     command: list[str | Path] = [
         "unshare", "--mount", "--propagation=private", "sh", "-c", _INSIDE, "sh", resolver, program,
         "-ginkgo.v", "-ginkgo.timeout=4h", f"-ginkgo.json-report={place / _REPORT}",
-        f"-ginkgo.label-filter={labels}", f"-ginkgo.focus={focus}",
+        f"-ginkgo.label-filter={labels}", f"-ginkgo.focus={focus}", f"-ginkgo.skip={skip}",
     ]  # fmt: skip
     environment = {**os.environ, **_WAITING, "KUBECONFIG": str(garden.kubeconfig(place))}
     return subprocess.run(command, cwd=program.parent, env=environment, check=False).returncode
@@ -56,24 +59,34 @@ def run(labels: str, focus: str = "") -> int:
 
 def table() -> Iterator[str]:
     """A line for each test of the last run."""
-    report = landscape.folder() / _REPORT
-    if not report.exists():
-        raise Missing("no tests have run: `windowbox gardener e2e`")
-    for result in results(json.loads(report.read_bytes())):
+    for result in last():
         yield f"{result.state:<8} {result.seconds:6.0f} s  {result.name}"
         if result.message:
             yield f"    {result.message}"
 
 
+def last() -> list[Result]:
+    """The tests of the last run."""
+    report = landscape.folder() / _REPORT
+    if not report.exists():
+        raise Missing("no tests have run: `windowbox gardener e2e`")
+    return results(json.loads(report.read_bytes()))
+
+
 def results(report: list[dict[str, Any]]) -> list[Result]:
     """The tests of a report of Ginkgo, each with all its steps; not those that the flags left out."""
-    steps: dict[str, list[dict[str, Any]]] = {}
+    steps: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for suite in report:
         for step in suite.get("SpecReports") or []:
             if step["LeafNodeType"] == "It":
-                steps.setdefault(" › ".join(step["ContainerHierarchyTexts"]), []).append(step)
+                steps.setdefault(tuple(step["ContainerHierarchyTexts"]), []).append(step)
+    # What several tests do has a container of its own inside of each of them.
+    for name in sorted(steps, key=len, reverse=True):
+        outer = next((name[:size] for size in range(1, len(name)) if name[:size] in steps), None)
+        if outer:
+            steps[outer] += steps.pop(name)
     return [
-        _together(name, of_test)
+        _together(" › ".join(name), of_test)
         for name, of_test in steps.items()
         if any(step["State"] not in ("skipped", "pending") for step in of_test)
     ]

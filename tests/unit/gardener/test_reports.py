@@ -37,10 +37,10 @@ def test_an_object_without_status_is_shown() -> None:
     ]
 
 
-def step(text: str, state: str, container: str = "Shoot", **more: Any) -> dict[str, Any]:
+def step(text: str, state: str, *containers: str, **more: Any) -> dict[str, Any]:
     return {
         "LeafNodeType": "It", "LeafNodeText": text, "State": state, "RunTime": 2_000_000_000,
-        "ContainerHierarchyTexts": ["Shoot Tests", container], **more,
+        "ContainerHierarchyTexts": ["Shoot Tests", *(containers or ("Shoot",))], **more,
     }  # fmt: skip
 
 
@@ -61,3 +61,10 @@ def test_steps_of_one_test_are_one_result() -> None:
         e2e.Result("Shoot Tests › Shoot", "passed", 4.0),
         e2e.Result("Shoot Tests › Two", "failed", 6.0, "Wait: Timed out"),
     ]
+
+
+def test_a_step_that_several_tests_share_belongs_to_each_of_them() -> None:
+    failed = step("Connect", "failed", "One", "Bastion", Failure={"Message": "refused"})
+    report = [{"SpecReports": [step("Create", "passed", "One"), failed, step("Delete", "skipped", "One")]}]
+
+    assert e2e.results(report) == [e2e.Result("Shoot Tests › One", "failed", 6.0, "Connect: refused")]
