@@ -27,7 +27,9 @@ EXAMPLES = Path(__file__).parent / "examples"
 _VPA = "pkg/component/autoscaling/vpa/templates/crd-autoscaling.k8s.io_*.yaml"
 _OPERATOR = {
     # The version of etcd that the registry has.
-    "controllers": {"garden": {"etcdConfig": {"featureGates": {"UpgradeEtcdVersion": True}}}}
+    "controllers": {"garden": {"etcdConfig": {"featureGates": {"UpgradeEtcdVersion": True}}}},
+    # On a busy machine it loses its place else, and applies all definitions again when it is back.
+    "leaderElection": {"leaseDuration": "60s", "renewDeadline": "50s", "retryPeriod": "5s"},
 }
 _GARDEN_PATIENCE, _SEED_PATIENCE = 900, 600
 
