@@ -66,9 +66,9 @@ while read -r name value; do
 done <<END
 {settings}
 END
-trap '' CHLD  # the kernel reaps the orphans of this node
 echo "$pid $started" > "$0/init"
-exec sleep infinity
+# The kernel reaps the orphans of a node whose first process ignores their end; dash cannot.
+exec env --ignore-signal=CHLD sleep infinity
 """
 
 

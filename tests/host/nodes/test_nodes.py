@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -106,6 +107,15 @@ def test_logs_and_exec_work(nodes: NodeWorld, shell: str) -> None:
     assert nodes.kubectl("exec", shell, "--", "hostname") == "shell\n"
 
 
+def test_a_node_reaps_what_the_runtime_leaves_behind(nodes: NodeWorld, shell: str) -> None:
+    node = next(node for node in nodes.nodes if node.name == _node_of(nodes, shell))
+    # containerd starts each shim through a process that ends at once, and is nobody's child then.
+    inside = _output("ip", "netns", "pids", node.namespace)
+    first = next(pid for pid in inside.split() if _output("ps", "-o", "args=", pid) == "sleep infinity\n")
+
+    assert "Z" not in _output("ps", "-o", "stat=", "--ppid", first)
+
+
 def test_containers_weigh_more_than_one_process(nodes: NodeWorld) -> None:
     """Only where nothing else, as systemd's slices, shares the CPU out: else the weight is as it was."""
     groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
@@ -122,6 +132,15 @@ def test_a_kubelet_refuses_requests_without_a_certificate(nodes: NodeWorld) -> N
     context = ssl.create_default_context(cafile=str(nodes.api.ca.certificate))
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"https://{nodes.nodes[0].v4}:10250/pods", timeout=5, context=context)
+
+
+def _node_of(nodes: NodeWorld, pod: str) -> str:
+    name: str = nodes.api.read(f"/api/v1/namespaces/default/pods/{pod}")["spec"]["nodeName"]
+    return name
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
 
 
 def _condition(object: dict[str, Any], type: str) -> dict[str, Any]:
