@@ -50,14 +50,22 @@ def test_a_pod_with_a_node_stays_there(placing: ControlPlane) -> None:
     assert "nodeSelector" not in spec
 
 
-def test_a_real_pod_requests_hardly_anything(placing: ControlPlane) -> None:
+@pytest.mark.parametrize(("cpu", "requested"), [("8", "801m"), ("250m", "26m"), ("1m", "1m"), (None, "5m")])
+def test_a_real_pod_requests_a_tenth(placing: ControlPlane, cpu: str | None, requested: str) -> None:
     """The real nodes are one machine, on which the requests of a Gardener have no room."""
-    large = {"requests": {"cpu": "8", "memory": "16Gi"}, "limits": {"memory": "32Gi"}}
+    large: dict[str, Any] = {"requests": {"memory": "16Gi"}, "limits": {"memory": "32Gi"}}
+    if cpu:
+        large["requests"]["cpu"] = cpu
     [one], [init] = _containers([REAL]), _containers([REAL], "i")
     resources = {"resources": large}
     spec = _pod(placing, {"containers": [one | resources], "initContainers": [init | resources]})
     for one in (*spec["containers"], *spec["initContainers"]):
-        assert one["resources"] == {**large, "requests": {"cpu": "1m", "memory": "1Mi"}}
+        assert one["resources"] == {**large, "requests": {"cpu": requested, "memory": "1Mi"}}
+
+
+def test_a_real_pod_without_requests_has_small_ones(placing: ControlPlane) -> None:
+    spec = _pod(placing, {"containers": _containers([REAL])})
+    assert spec["containers"][0]["resources"] == {"requests": {"cpu": "5m", "memory": "1Mi"}}
 
 
 def test_no_pod_is_spread_over_nodes(placing: ControlPlane) -> None:
