@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.ranges import Ranges
 from sandbox.state import State
 from tools.gardener import contents, extensions, registry, traffic
-from tools.gardener.kubectl import manifest
+from tools.gardener.kubectl import Kubectl, manifest
 from windowbox.errors import Refused, Unreachable
 
 PLACE = "sandbox.windowbox/place"
@@ -104,18 +103,20 @@ def prepare(folder: Path, first: Base | None = None) -> Base:
         _name_registry(base)
     _label_nodes(base.api)
     place_pods(base.api)
+    kubectl = Kubectl(base.kubeconfig)
     server = {"server": (first or base).name_server, "zones": " ".join(zoneserver.ZONES)}
-    _apply(base.api, "coredns", **server, address=str(base.ranges.name_server))
-    _apply(base.api, "storage", volumes=str(folder.absolute() / "volumes"))
+    kubectl.apply(manifest("coredns", {**server, "address": str(base.ranges.name_server)}))
+    kubectl.apply(manifest("storage", {"volumes": str(folder.absolute() / "volumes")}))
     for namespace, name in (("kube-system", "coredns"), ("local-path-storage", "local-path-provisioner")):
-        _wait_available(base.api, namespace, name)
+        kubectl.wait(f"deployment/{name}", "condition=Available", namespace=namespace)
     return base
 
 
 def place_pods(api: ApiServer) -> None:
     """Send new Pods to the real nodes if the registry has their images, else to those that kwok plays."""
     place = {"label": PLACE, "escaped": PLACE.replace("/", "~1")}
-    _apply(api, "placement", **place, pattern=contents.pattern())
+    for one in yaml.safe_load_all(manifest("placement", {**place, "pattern": contents.pattern()})):
+        api.apply_object(one)
     _wait_placing(api)
 
 
@@ -166,11 +167,6 @@ def _label_nodes(api: ApiServer) -> None:
         api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
 
 
-def _apply(api: ApiServer, name: str, **values: str) -> None:
-    for one in yaml.safe_load_all(manifest(name, values)):
-        api.apply_object(one)
-
-
 def _wait_placing(api: ApiServer) -> None:
     """Wait until the API server knows the policy: it places no Pods before."""
     pod = {
@@ -185,15 +181,3 @@ def _wait_placing(api: ApiServer) -> None:
         if time.monotonic() > limit:
             raise Unreachable(f"the API server does not use the policy for Pods after {_PATIENCE} s")
         time.sleep(0.1)
-
-
-def _wait_available(api: ApiServer, namespace: str, name: str) -> None:
-    path = f"/apis/apps/v1/namespaces/{namespace}/deployments?fieldSelector=metadata.name={name}"
-    for event in api.events(path, seconds=_PATIENCE):
-        deployment = event["object"]
-        status = deployment.get("status") or {}
-        seen = status.get("observedGeneration") == deployment["metadata"]["generation"]
-        if seen and status.get("availableReplicas") == deployment["spec"]["replicas"]:
-            return
-    said = json.dumps(status.get("conditions"))
-    raise Unreachable(f"{namespace}/{name} is not available after {_PATIENCE} s: {said}")

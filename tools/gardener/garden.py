@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -67,26 +69,26 @@ def address(runtime: Kubectl) -> str:
     return _cluster_ip(runtime, NAMESPACE, _SERVICE)
 
 
-def shoot_access(runtime: Kubectl, virtual: Kubectl, namespace: str, name: str, path: Path) -> Kubectl:
+def shoot_access(seed: Kubectl, virtual: Kubectl, shoot: Mapping[str, Any], path: Path) -> None:
     """An administrator's kubeconfig for a Shoot, as Gardener issues it, written to `path`.
 
     Only the landscape's name servers know the Shoot's name, so this one leads to the Service, too.
     """
-    shoot = virtual.get("shoot", name, f"--namespace={namespace}")
     request = {
         "apiVersion": "authentication.gardener.cloud/v1alpha1",
         "kind": "AdminKubeconfigRequest",
         "spec": {"expirationSeconds": int(_SHOOT_VALIDITY.total_seconds())},
     }
-    url = f"/apis/core.gardener.cloud/v1beta1/namespaces/{namespace}/shoots/{name}/adminkubeconfig"
+    meta = shoot["metadata"]
+    one = f"namespaces/{meta['namespace']}/shoots/{meta['name']}"
+    url = f"/apis/core.gardener.cloud/v1beta1/{one}/adminkubeconfig"
     answer = json.loads(virtual("create", f"--raw={url}", "--filename=-", stdin=json.dumps(request)))
     content = yaml.safe_load(base64.b64decode(answer["status"]["kubeconfig"]))
-    service = _cluster_ip(runtime, shoot["status"]["technicalID"], _SHOOT_SERVICE)
+    service = _cluster_ip(seed, shoot["status"]["technicalID"], _SHOOT_SERVICE)
     for cluster in content["clusters"]:
         cluster["cluster"]["tls-server-name"] = cluster["cluster"]["server"].removeprefix("https://")
         cluster["cluster"]["server"] = f"https://{service}"
     files.write_private(path, yaml.safe_dump(content))
-    return Kubectl(path)
 
 
 def _cluster_ip(kubectl: Kubectl, namespace: str, service: str) -> str:

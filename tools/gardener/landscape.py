@@ -60,9 +60,13 @@ def access(namespace: str, shoot: str) -> Path:
     place = folder()
     if not (kubeconfig := garden.kubeconfig(place)).exists():
         raise Missing("there is no landscape: start it with `windowbox gardener up`")
-    path = place / f"{namespace}-{shoot}.kubeconfig"
-    runtime = Kubectl(roles.kubeconfig(place, "operator"))
-    garden.shoot_access(runtime, Kubectl(kubeconfig), namespace, shoot, path)
+    virtual, path = Kubectl(kubeconfig), place / f"{namespace}-{shoot}.kubeconfig"
+    found = virtual.get("shoot", shoot, f"--namespace={namespace}")
+    status = found.get("status") or {}
+    if not {"seedName", "technicalID"} <= status.keys():
+        raise Missing(f"the Shoot {namespace}/{shoot} is on no Seed yet: see `windowbox gardener status`")
+    seed = states.folder(NAMES[_SEEDS.index(status["seedName"])])
+    garden.shoot_access(Kubectl(roles.kubeconfig(seed, "operator")), virtual, found, path)
     return path
 
 
