@@ -21,7 +21,7 @@ from bus.leases.elections import ELECTED
 from windowbox.kinds import POOLS
 from windowbox.models.refs import CLUSTERS, RUNTIME
 
-Role = Literal["watcher", "worker", "edge", "patcher", "admit", "operator", "runner"]
+Role = Literal["watcher", "worker", "edge", "patcher", "admit", "ui", "operator", "runner"]
 
 
 class Rules(TypedDict):
@@ -121,7 +121,10 @@ _FULFILLING = [
     *_last(streams.INTENTS, subjects.intent(">")),
 ]
 
-_EVERYBODY = [*_reading(f"KV_{streams.CLUSTERS}"), f"{subjects.inbox('operator')}.>"]
+_EVERYBODY = [
+    *_reading(f"KV_{streams.CLUSTERS}"),
+    *(f"{subjects.inbox(asking)}.>" for asking in ("operator", "ui")),  # which ask who is there
+]
 
 _STREAMS = [stream["name"] for stream in streams.streams(1)]
 
@@ -184,6 +187,23 @@ _ADMIT = [
     *_wishing("controlplane"),
 ]
 
+# Reads everything that the page shows, and writes nothing.
+_UI = [
+    *_reading(streams.OBJECTS, streams.TRIGGERS, streams.LATER, streams.JOURNAL, streams.REVIEWS),
+    *_reading(f"KV_{streams.LEASES}"),
+    *_last(streams.TRIGGERS, subjects.wish("*", ">")),
+    *_last(streams.WORK, subjects.item("*", ">")),
+    *_last(streams.LATER, subjects.later("*", ">")),
+    *_last(streams.LATER, subjects.due("*", ">")),
+    *_last(streams.INTENTS, subjects.intent(">")),
+    *_api(f"DIRECT.GET.{streams.TRIGGERS}"),  # the oldest wish of a pool
+    *_api(*(f"STREAM.INFO.{name}" for name in _STREAMS)),
+    *_api(*(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}" for pool in (*POOLS, PATCH))),
+    *_api(*(f"CONSUMER.INFO.{streams.OBJECTS}.route-{pool}" for pool in POOLS)),
+    *_api(f"CONSUMER.INFO.{streams.INTENTS}.{REPORTS}"),
+    presence.SUBJECT,
+]
+
 _OPERATOR = [
     "$JS.API.>",
     "$JS.FC.>",
@@ -210,6 +230,17 @@ def _process(
 # A reader of OBJECTS chooses its consumer's name, which must not be that of a pool's consumer.
 _ROUTES = _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS))
 
+_DUES = _api(*(f"CONSUMER.*.{streams.LATER}.due-{pool}" for pool in (*POOLS, PATCH)))
+"""The same of LATER."""
+
+_STORY = [
+    "object.>",
+    subjects.review(">"),
+    subjects.intent(">"),
+    *(of("*", ">") for of in (subjects.wish, subjects.item, subjects.run, subjects.start, subjects.later)),
+]
+"""Where steps of an object's story are published."""
+
 _ON_EDGES = [queries.EDGE, queries.edge(">")]
 
 PERMISSIONS: dict[Role, Permissions] = {
@@ -218,6 +249,7 @@ PERMISSIONS: dict[Role, Permissions] = {
     "edge": _process("edge", _EDGE, _ROUTES, answers=_ON_EDGES),
     "patcher": _process("patcher", _PATCHER, answers=[ELECTED]),
     "admit": _process("admit", _ADMIT),
+    "ui": _process("ui", _UI, [*_ROUTES, *_DUES], answers=_STORY),
     # An operator reads everything and repairs streams, but reports no status and writes no journal. An
     # operator's other programs, such as `nats`, have inboxes of their own.
     "operator": {"publish": {"allow": list(dict.fromkeys(_OPERATOR))}, "subscribe": {"allow": [">"]}},

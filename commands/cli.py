@@ -34,6 +34,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "status": Entry("commands.sandbox:status", "State of processes, streams and pools."),
         "env": Entry("commands.sandbox:env", "Environment variables for kubectl, nats and dig."),
         "kubeconfig": Entry("commands.sandbox:kubeconfig", "A kubeconfig, or a Secret with it, for Shoots."),
+        "open": Entry("ui.command:open_page", "A link to the sandbox's page, which shows it at work."),
         "logs": Entry("commands.sandbox:logs", "Show the log of a process of the sandbox."),
         "shoot": Entry("commands.shoots:shoot", "Clusters with machines of the sandbox."),
         "machine": Entry("commands.shoots:machine", "Console logs of the machines of Shoots."),
@@ -50,6 +51,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         ),
         "patch": Entry("commands.processes:patch", "Write status back to the clusters."),
         "admit": Entry("commands.processes:admit", "Answer API servers: webhooks and admission."),
+        "ui": Entry("ui.command:ui", "Serve a page that shows the cloud at work."),
         "grant": Entry("commands.processes:grant", "Grant the roles rights on Secrets of namespaces."),
         "setup-bus": Entry("commands.processes:setup_bus", "Create or update the streams of the bus."),
         "make-secrets": Entry(

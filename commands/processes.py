@@ -15,7 +15,7 @@ from windowbox.settings import goflags
 if TYPE_CHECKING:
     from windowbox.settings.settings import Settings
 
-_SETTINGS_HELP = """
+SETTINGS_HELP = """
 \b
 Settings come from a file (--settings), from the environment (WINDOWBOX_NATS__URL=…), and from
 the flags above; the later wins. docs/settings.md lists them all."""
@@ -23,7 +23,7 @@ the flags above; the later wins. docs/settings.md lists them all."""
 Command = Callable[..., Any]
 
 
-def _process(command: Command) -> Command:
+def process_options(command: Command) -> Command:
     """Add the flags that every process has."""
     options: list[Callable[[Command], Command]] = [
         click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file."),
@@ -63,9 +63,9 @@ def _chosen(pools: tuple[str, ...], flags: dict[str, Any]) -> Collection[str]:
     return pools or goflags.pools(flags) or POOLS
 
 
-@click.command(epilog=_SETTINGS_HELP)
+@click.command(epilog=SETTINGS_HELP)
 @_pools
-@_process
+@process_options
 def run(pools: tuple[str, ...], **flags: Any) -> None:
     """Watch, work and patch in one process, for a laptop. Webhooks need `windowbox admit`.
 
@@ -82,11 +82,11 @@ def run(pools: tuple[str, ...], **flags: Any) -> None:
         await working.work(made, names)
         await patching.patch(made)
 
-    roleprocess.main(_loaded(flags), "run", assemble)
+    roleprocess.main(loaded(flags), "run", assemble)
 
 
-@click.command(epilog=_SETTINGS_HELP)
-@_process
+@click.command(epilog=SETTINGS_HELP)
+@process_options
 def watch(**flags: Any) -> None:
     """Mirror clusters to the bus. Of several watchers, one mirrors each kind; the others stand by.
 
@@ -96,12 +96,12 @@ def watch(**flags: Any) -> None:
     """
     from commands.roles import roleprocess, watching
 
-    roleprocess.main(_loaded(flags), "watch", watching.watch)
+    roleprocess.main(loaded(flags), "watch", watching.watch)
 
 
-@click.command(epilog=_SETTINGS_HELP)
+@click.command(epilog=SETTINGS_HELP)
 @_pools
-@_process
+@process_options
 def work(pools: tuple[str, ...], **flags: Any) -> None:
     """Take items off the bus and reconcile their objects. Any number of processes share the work.
 
@@ -112,11 +112,11 @@ def work(pools: tuple[str, ...], **flags: Any) -> None:
     from commands.roles import roleprocess, working
 
     names = _chosen(pools, flags)
-    roleprocess.main(_loaded(flags), "work", lambda made: working.work(made, names))
+    roleprocess.main(loaded(flags), "work", lambda made: working.work(made, names))
 
 
-@click.command(epilog=_SETTINGS_HELP)
-@_process
+@click.command(epilog=SETTINGS_HELP)
+@process_options
 def edge(**flags: Any) -> None:
     """Run Envoy for load balancers. Uses the bus only, as the user `edge`, and needs no kubeconfig.
 
@@ -130,11 +130,11 @@ def edge(**flags: Any) -> None:
     """
     from commands.roles import edging, roleprocess
 
-    roleprocess.main(_loaded(flags), "edge", edging.edge)
+    roleprocess.main(loaded(flags), "edge", edging.edge)
 
 
-@click.command(epilog=_SETTINGS_HELP)
-@_process
+@click.command(epilog=SETTINGS_HELP)
+@process_options
 def patch(**flags: Any) -> None:
     """Write status back to the clusters. Any number of processes share the work.
 
@@ -144,12 +144,12 @@ def patch(**flags: Any) -> None:
     """
     from commands.roles import patching, roleprocess
 
-    roleprocess.main(_loaded(flags), "patch", patching.patch)
+    roleprocess.main(loaded(flags), "patch", patching.patch)
 
 
-@click.command(epilog=_SETTINGS_HELP)
+@click.command(epilog=SETTINGS_HELP)
 @click.option("--garden", is_flag=True, help="Serve the admission of the garden instead.")
-@_process
+@process_options
 def admit(garden: bool, **flags: Any) -> None:
     """Answer API servers that call webhooks before they store objects. Start as many as you like.
 
@@ -163,11 +163,11 @@ def admit(garden: bool, **flags: Any) -> None:
     """
     from commands.roles import admitting, roleprocess
 
-    settings = _loaded(flags)
+    settings = loaded(flags)
     roleprocess.run(settings, "admit", lambda: admitting.run(settings, garden=garden))
 
 
-@click.command(epilog=_SETTINGS_HELP)
+@click.command(epilog=SETTINGS_HELP)
 @click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file.")
 @click.option(
     "--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of a user who may grant rights."
@@ -184,7 +184,7 @@ def grant(once: bool, **flags: Any) -> None:
     from windowbox.rights.granting import Granting
     from windowbox.telemetry import logs
 
-    settings = _loaded(flags)
+    settings = loaded(flags)
     logs.configure(settings.log.format, settings.log.level)
 
     async def act() -> None:
@@ -209,7 +209,7 @@ def setup_bus(**flags: Any) -> None:
     from bus import streams
     from bus.transport.connection import connected
 
-    settings = _loaded(flags)
+    settings = loaded(flags)
 
     async def act() -> list[str]:
         async with connected(settings.nats.access("windowbox setup-bus"), patience=5) as bus:
@@ -219,7 +219,7 @@ def setup_bus(**flags: Any) -> None:
         click.echo(line)
 
 
-def _loaded(flags: dict[str, Any]) -> Settings:
+def loaded(flags: dict[str, Any]) -> Settings:
     from windowbox.settings import settings
 
     chosen = goflags.settings(flags)

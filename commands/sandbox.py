@@ -60,6 +60,9 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     "--garden-admits", type=click.IntRange(0), help="How many `windowbox admit --garden`. [default: 0]"
 )
 @click.option(
+    "--uis", type=click.IntRange(0, 1), help="Whether `windowbox ui` runs. [default: 1 if there are workers]"
+)
+@click.option(
     "--nats-servers", type=click.Choice([1, 3]),
     help="Servers of the bus; of three, one may fail. [default: 1]",
 )  # fmt: skip
@@ -241,13 +244,15 @@ def role_counts(chosen: Mapping[str, Any], *, separate: bool, running: bool) -> 
 def prepare(
     before: State | None, chosen: dict[str, Any], progress: Progress, *, download: bool
 ) -> None:  # fmt: skip
-    """Complete `chosen` with default nodes and admits, and install all programs that it needs."""
+    """Complete `chosen` with default nodes, admits and the page, and install all programs that it needs."""
     from sandbox import prerequisites
     from sandbox.nodes import hostresources
 
     running = before and before.running()
     if not running:
-        chosen.setdefault("admits", 0 if chosen.get("workers") == 0 and not chosen.get("runners") else 1)
+        usual_count = 0 if chosen.get("workers") == 0 and not chosen.get("runners") else 1
+        chosen.setdefault("admits", usual_count)
+        chosen.setdefault("uis", usual_count)
     usual = "nodes" not in chosen and not running
     if usual:
         chosen["nodes"] = 0 if chosen.get("simulated_nodes") else hostresources.usual()
@@ -273,6 +278,7 @@ def _what_next(name: str | None) -> str:
     option = f" --name {name}" if name else ""
     commands = {
         f'eval "$(windowbox env{option})"': "connect kubectl, nats and dig of this shell",
+        f"windowbox open{option}": "a link to the page that shows it at work",
         "kubectl get dnsrecords -A": "list the records",
         f"windowbox status{option}": "processes, streams and pools",
         f"windowbox down{option}": "end it; data is kept",

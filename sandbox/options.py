@@ -22,6 +22,8 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     """How many processes answer webhooks. Without one, the API server calls no webhook."""
     garden_admits: int = Field(default=0, ge=0)
     """How many processes are the admission of a garden, whose API server is the sandbox's own."""
+    uis: int = Field(default=0, ge=0, le=1)
+    """How many processes serve the page that shows the sandbox at work."""
     webhook_spread: float = 120.0
     """Seconds for which a new authority of webhooks is trusted before it signs."""
     nats_servers: Literal[1, 3] = 1

@@ -31,6 +31,7 @@ COMMANDS = {
     "patcher": ["patch"],
     "admit": ["admit"],
     "admission": ["admit", "--garden"],
+    "ui": ["ui"],
 }
 _IMAGES = [
     {"name": "local-path-provisioner", "ref": images.PROVISIONER},
@@ -61,6 +62,10 @@ class Surroundings:
     """The port of webhooks."""
     garden_webhooks: int = 0
     """The port of the garden's webhooks."""
+    page: int = 0
+    """The port of the page."""
+    monitor: str = ""
+    """Where the NATS server tells its own figures."""
     second_calls: bool = False
     """Whether the API server repeats a failed call of a webhook."""
     webhook_spread: float = 120.0
@@ -123,6 +128,12 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
         "second_calls": around.second_calls,
         "spread": around.webhook_spread,
     }
+    if role == "ui":
+        settings["ui"] = {
+            "address": f"127.0.0.1:{around.page}",
+            "link_key": _link_key(around.folder),
+            "monitor": around.monitor,
+        }
     if role in ("runner", "worker", "operator"):
         about: dict[str, Any] = {"servers": [f"127.0.0.1:{around.dns_port}"]}
         if around.dns_key:
@@ -155,6 +166,14 @@ def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Ch
         port=metrics_port,
         env=processes.python_environment(),
     )
+
+
+def _link_key(folder: Path) -> str:
+    """The key of links to the page, which stays the same while the sandbox runs."""
+    path = folder / "page.key"
+    if not path.exists():
+        files.write_private(path, secrets.token_urlsafe(32))
+    return path.read_text()
 
 
 def _kinds(around: Surroundings) -> dict[str, Any]:

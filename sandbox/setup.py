@@ -52,7 +52,9 @@ def _install(progress: Progress) -> list[str]:
         packages.install(progress)
     except WindowboxError as error:
         complaints.append(str(error))
-    extras: dict[str, Callable[[Progress], None]] = {"tests with Docker and SSH": packages.install_for_tests}
+    extras: dict[str, Callable[[Progress], None]] = {
+        "tests with Docker, SSH and a browser": packages.install_for_tests
+    }
     if not hostresources.unsuited():
         extras |= {"real nodes": packages.install_for_nodes, "SSH in Bastions": openssh.unpack}
     for what, install in extras.items():

@@ -38,6 +38,7 @@ _USES = {"containerd": ("windowbox-echo",), "kubelet": _NODE, "kube-proxy": ("ku
 server; controllers let a kubelet join, whose Node a kube-proxy reads."""
 _SERVER_PORTS = (
     "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named", "webhooks", "garden-webhooks",
+    "page",
 )  # fmt: skip
 
 
@@ -50,6 +51,7 @@ def role_processes(options: Options) -> list[tuple[str, str]]:
         "patcher": options.patchers,
         "admit": options.admits,
         "admission": options.garden_admits,
+        "ui": options.uis,
     }
     return [(role, f"{role}-{i}") for role, count in counts.items() for i in range(1, count + 1)]
 
@@ -241,6 +243,8 @@ def _surroundings(
         plan=resources.plan if resources else None,
         webhooks=ports["webhooks"],
         garden_webhooks=ports["garden-webhooks"],
+        page=ports["page"],
+        monitor=f"http://127.0.0.1:{ports['nats-monitor']}",
         second_calls=max(options.admits, options.garden_admits) > 1,
         webhook_spread=options.webhook_spread,
         kinds=options.kinds,

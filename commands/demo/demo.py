@@ -78,7 +78,12 @@ def demo(name: str | None, download: bool) -> None:
     with _ending_if_interrupted(folder):
         _show_all(folder, download)
     option = f" --name {name}" if name else ""
+    state = states.read(folder)
+    page = (
+        f"a link to the page that shows it live, at http://127.0.0.1:{state.ports['page']}" if state else ""
+    )
     hints = {
+        f"windowbox open{option}": page,
         f"windowbox trace dnsrecord demo/api-ipv4{option}": "the history of one record",
         f"windowbox trace infra {showkinds.SHOOT}/one{option}": "objects created and deleted for it",
         f"windowbox lb list{option}": "load balancers and their health",
@@ -179,7 +184,7 @@ def _chosen(nodes: bool, lacking: set[str]) -> dict[str, Any]:
     """The options of a new sandbox, which waits for programs that it lacks."""
     kind = {"nodes": hostresources.usual()} if nodes else {"simulated_nodes": 2}
     roles = role_counts({}, separate=False, running=False)
-    return {**kind, **roles, "admits": 1, "awaited": tuple(sorted(lacking))}
+    return {**kind, **roles, "admits": 1, "uis": 1, "awaited": tuple(sorted(lacking))}
 
 
 def _up(folder: Path, chosen: dict[str, Any], said: set[str]) -> State:

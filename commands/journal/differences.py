@@ -8,14 +8,12 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from bus import subjects
+from commands.journal.valuechanges import ABSENT, changes
 from webhooks import journal as reviews
 from windowbox.telemetry import tracing
 from workers.replay import Difference, Effect, Replay
 
 _LONGEST = 160
-
-ABSENT: Any = object()
-"""No value, as distinct from null: in a merge patch, null deletes a field."""
 
 
 class Line(NamedTuple):
@@ -108,18 +106,6 @@ def reviews_as_json(result: reviews.Replay) -> dict[str, Any]:
             for one in result.differences
         ],
     }
-
-
-def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The differences of two JSON values: path, old value, new value."""
-    was = {} if old is ABSENT and new else old
-    is_ = {} if new is ABSENT and old else new
-    if isinstance(was, dict) and isinstance(is_, dict):
-        for name in dict.fromkeys([*was, *is_]):
-            place = f"{path}.{name}" if path else str(name)
-            yield from changes(was.get(name, ABSENT), is_.get(name, ABSENT), place)
-    elif old is ABSENT or new is ABSENT or old != new:
-        yield path, old, new
 
 
 def _text(effect: Effect) -> str:

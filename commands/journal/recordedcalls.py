@@ -8,7 +8,7 @@ from typing import Any
 
 from bus.messages import Call
 from commands.journal import ownedobjects
-from commands.journal.differences import ABSENT
+from commands.journal.valuechanges import ABSENT
 from workers.core.lifecycle.shootfacts import is_shoot_namespace
 
 _LONGEST = 200

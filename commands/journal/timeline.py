@@ -12,8 +12,8 @@ from bus.messages import Result, ReviewRecord, RunRecord, Wish
 from bus.recordings import SeenObject
 from bus.workqueue.queue import Scheduled
 from commands.journal import recordedcalls
-from commands.journal.differences import changes
 from commands.journal.recordedcalls import short
+from commands.journal.valuechanges import changes
 from windowbox.telemetry import tracing
 
 Tone = Literal["plain", "good", "bad", "late"]

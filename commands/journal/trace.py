@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bus import intents, streams, subjects
 from bus.leases import presence
-from bus.messages import ReviewRecord, RunRecord, Wish
-from bus.recordings import SeenObject
-from bus.transport import consumers
-from bus.transport.connection import ApiError, instant
-from bus.workqueue.queue import Scheduled
 from commands import busoptions
-from commands.journal import ownedobjects, timeline
+from commands.journal import ownedobjects, stories, timeline
+from commands.journal.stories import Story
 from commands.journal.timeline import Moment
 from commands.options import output_option
 from windowbox import kinds
 from windowbox.errors import Missing
-from windowbox.kinds import POOLS
 from windowbox.models.refs import ObjectRef
 from windowbox.settings.settings import Settings
 
@@ -57,24 +48,24 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
     """
     ref = _ref(kind, object, cluster)
     settings = busoptions.loaded(file, name)
-    versions, runs, reviews, waiting = asyncio.run(_traces(settings, ref))
-    if not (versions or runs or reviews or waiting):
+    story = asyncio.run(_read(settings, ref))
+    if not story:
         raise Missing(
             f"the bus holds nothing of {ref}: it does not exist, is not watched, or is gone for over a day"
         )
 
-    moments = timeline.moments(versions, runs, reviews)
-    objects = ownedobjects.objects(runs)
+    moments = timeline.moments(story.versions, story.runs, story.reviews)
+    objects = ownedobjects.objects(story.runs)
     if output == "json":
         parts = {
             "object": ref._asdict(),
             "story": [moment.as_json() for moment in moments],
-            "waiting": [moment.as_json() for moment in waiting],
+            "waiting": [moment.as_json() for moment in story.waiting],
             "made": [one.as_json(cluster) for one in objects],
         }
         click.echo(json.dumps(parts, indent=2))
     else:
-        _print(ref, moments, waiting)
+        _print(ref, moments, story.waiting)
         if objects:
             click.echo("\n" + click.style("Created for it", bold=True))
             click.echo("\n".join(ownedobjects.lines(objects, cluster)))
@@ -92,48 +83,9 @@ def _ref(kind: str, object: str, cluster: str) -> ObjectRef:
     return ObjectRef(cluster, resource.id, namespace, name)
 
 
-async def _traces(
-    settings: Settings, ref: ObjectRef
-) -> tuple[list[SeenObject], list[RunRecord], list[ReviewRecord], list[Moment]]:
-    """What the bus holds about one object: its versions, runs and reviews, and why it waits."""
-    key, pools = subjects.key(ref), (*POOLS, intents.PATCH)
+async def _read(settings: Settings, ref: ObjectRef) -> Story:
     async with busoptions.connected(settings, "trace") as bus:
-        seen = consumers.snapshot(bus, streams.OBJECTS, [subjects.seen(ref)], history=True)
-        versions = [SeenObject.of(stored) async for stored in seen]
-        filters = [subjects.run(pool, key) for pool in pools]
-        noted = consumers.snapshot(bus, streams.JOURNAL, filters, history=True)
-        found = [RunRecord.model_validate_json(stored.data) async for stored in noted]
-        runs = sorted(found, key=lambda run: run.started)
-        asked = consumers.snapshot(bus, streams.REVIEWS, [subjects.review(key)], history=True)
-        reviews = [ReviewRecord.model_validate_json(stored.data) async for stored in asked]
-        processes = await presence.processes(bus)
-        pending = []
-        for pool in pools:
-            wish = await bus.last(streams.TRIGGERS, subjects.wish(pool, key))
-            item = await bus.last(streams.WORK, subjects.item(pool, key))
-            later = [await bus.last(streams.LATER, of(pool, key)) for of in (subjects.due, subjects.later)]
-            whereabouts: Literal["none", "waiting", "in hand"] = "waiting" if item else "none"
-            if item:
-                # Without a consumer, no worker has ever served the pool.
-                with contextlib.suppress(ApiError):
-                    consumer = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
-                    if item.sequence <= int(consumer["delivered"]["stream_seq"]):
-                        whereabouts = "in hand"
-            pending.append(
-                timeline.Pending(
-                    pool,
-                    Wish.model_validate_json(wish.data) if wish else None,
-                    datetime.fromtimestamp(instant(wish.time), UTC) if wish else None,
-                    whereabouts,
-                    sum(any(each["pool"] == pool for each in p.get("pools", ())) for p in processes),
-                    [Scheduled.of(stored) for stored in later if stored],
-                )
-            )
-        reported = await intents.last(bus, key)
-    now = datetime.now(UTC)
-    patch = reported.intent.patch if reported.intent else {}
-    waiting = [*timeline.waits(pending, runs, now), *timeline.unwritten(reported.sequence, patch, runs, now)]
-    return versions, runs, reviews, waiting
+        return await stories.read(bus, ref, await presence.processes(bus))
 
 
 def _print(ref: ObjectRef, moments: Sequence[Moment], waiting: Sequence[Moment]) -> None:

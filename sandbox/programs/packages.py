@@ -16,6 +16,7 @@ from windowbox.errors import Missing, Unreachable
 _BIND = {"named": "bind9", "dig": "bind9-dnsutils"}
 _TESTS = {
     "dockerd": "docker.io", "docker-compose": "docker-compose", "ssh": "openssh-client", "openvpn": "openvpn",
+    "chromium": "chromium",
 }  # fmt: skip
 _NODES = {
     "containerd": "containerd", "ctr": "containerd", "runc": "runc", "nft": "nftables", "ip": "iproute2",
@@ -62,14 +63,14 @@ def install_for_nodes(progress: Progress) -> None:
 
 
 def install_for_tests(progress: Progress) -> None:
-    """Install the packages of tests with Docker and SSH, on Debian; without them, these are skipped."""
+    """Install the packages of tests with Docker, SSH or a browser on Debian; without, these are skipped."""
     wanted = _lacking(_TESTS)
     if not wanted or not shutil.which("apt-get"):
         return
     if may_install():
         apt_install(wanted, progress)
     else:
-        progress.say(f"For tests with Docker and SSH: sudo apt-get install -y {' '.join(wanted)}")
+        progress.say(f"For tests with Docker, SSH and a browser: sudo apt-get install -y {' '.join(wanted)}")
 
 
 def lacking_for_nodes() -> list[str]:

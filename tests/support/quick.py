@@ -24,8 +24,8 @@ from tests.support.scheduling import Took
 
 ROOT = Path(__file__).parents[2]
 _PACKAGES = (
-    "bus", "clouds", "commands", "patchers", "sandbox", "tests", "tools", "watchers", "webhooks", "windowbox",
-    "workers",
+    "bus", "clouds", "commands", "patchers", "sandbox", "tests", "tools", "ui", "watchers", "webhooks",
+    "windowbox", "workers",
 )  # fmt: skip
 _DOCS = "tests/unit/docs"
 _HOUSE = "tests/suite/test_house.py"

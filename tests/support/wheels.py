@@ -14,7 +14,7 @@ from pathlib import Path
 
 SOURCES = {
     "pyproject.toml", "README.md", "LICENSE",
-    "bus", "clouds", "commands", "deploy", "examples", "patchers", "sandbox", "watchers", "webhooks",
+    "bus", "clouds", "commands", "deploy", "examples", "patchers", "sandbox", "ui", "watchers", "webhooks",
     "windowbox", "workers",
 }  # fmt: skip
 """What a wheel is built from."""

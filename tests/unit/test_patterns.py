@@ -18,6 +18,7 @@ PACKAGES = (
     "commands",
     "patchers",
     "sandbox",
+    "ui",
     "watchers",
     "webhooks",
     "windowbox",

@@ -19,7 +19,10 @@ from windowbox.rights import rbac
 from windowbox.settings.settings import ObjectsSettings, Settings
 
 CHART = Path(__file__).parents[2] / "deploy" / "charts" / "windowbox"
-ROLES = {"watch": "watcher", "work": "worker", "patch": "patcher", "admit": "admit", "grant": "granter"}
+ROLES = {
+    "watch": "watcher", "work": "worker", "patch": "patcher", "admit": "admit", "ui": "ui",
+    "grant": "granter",
+}  # fmt: skip
 """The roles that use the API, by their commands."""
 
 _HEAD = "# Written by `make generate` from {}.\n"
@@ -73,7 +76,7 @@ def rights() -> dict[str, dict[str, list[dict[str, Any]]]]:
             "own": rbac.OWN_SECRET_RULES.get(role, []),
         }
         for role in (*ROLES.values(), "provider")
-    }
+    } | {"viewer": {"cluster": rbac.VIEWER_RULES, "secrets": [], "own": []}}
 
 
 def schema(model: type[BaseModel] = Values) -> str:

@@ -121,6 +121,12 @@ class Admit(Role):
     port: int = Field(10250, ge=1, le=65535)
 
 
+class Ui(Role):
+    enabled: bool = Field(False, description="Serve the page that shows the cloud at work: docs/ui.md.")
+    port: int = Field(8470, ge=1, le=65535)
+    replicas: Annotated[int, Field(ge=0, le=1)] = Field(1, description="Sessions are in its memory.")
+
+
 class Grant(Role):
     enabled: bool = Field(True, description="Bind the rights on Secrets in settings.grant.namespaces.")
 
@@ -152,7 +158,8 @@ class Nats(Pod):
     cluster_ip: str = Field("", alias="clusterIP", description="The address of the Service; empty: any.")
     existing_secret: str = Field(
         "",
-        description="A Secret with the passwords of users: watcher, worker, edge, patcher, admit, operator.",
+        description="A Secret with the passwords of users: watcher, worker, edge, patcher, admit, operator, "
+        "and ui where that is enabled.",
     )
     tls_secret: str = Field("", description="A Secret with ca.crt, tls.crt and tls.key for the servers.")
     ca_secret: str = Field(
@@ -336,6 +343,7 @@ class Values(Section):
     patch: Role = Role()
     edge: Edge = Edge()
     admit: Admit = Admit()
+    ui: Ui = Ui()
     grant: Grant = Grant()
     operator: Operator = Operator()
     nats: Nats = Nats()

@@ -29,7 +29,7 @@ from windowbox.errors import Missing
 NAME = "windowbox.local/windowbox:1"
 
 PACKAGES = (
-    "windowbox", "bus", "clouds", "watchers", "patchers", "webhooks", "workers", "commands", "sandbox",
+    "windowbox", "bus", "clouds", "watchers", "patchers", "webhooks", "workers", "commands", "sandbox", "ui",
 )  # fmt: skip
 _MEDIA = "application/vnd.oci.image"
 _ROOT = Path(__file__).parents[2]

@@ -73,6 +73,10 @@ NETWORKS = _extension("networks", "Network")
 OPERATING_SYSTEM_CONFIGS = _extension("operatingsystemconfigs", "OperatingSystemConfig", "osc")
 WORKERS = _extension("workers", "Worker")
 
+ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
+TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
 CLOUD_PROFILES = Resource("core.gardener.cloud", "v1beta1", "cloudprofiles", "CloudProfile", namespaced=False)
 CERTIFICATE_REQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False

@@ -8,6 +8,7 @@ import yaml
 
 from windowbox.kinds import APPLY, KINDS, PROVIDER_KINDS, READ, RESOURCES, WATCH, WATCHED, Served
 from windowbox.models.refs import (
+    ACCESS_REVIEWS,
     CLOUD_PROFILES,
     CLUSTERS,
     CONTROL_PLANES,
@@ -20,6 +21,7 @@ from windowbox.models.refs import (
     SECRET_BINDINGS,
     SECRETS,
     SERVICES,
+    TOKEN_REVIEWS,
     Resource,
 )
 from windowbox.rights import admissionpolicies
@@ -31,6 +33,9 @@ from windowbox.settings.webhooksettings import WebhookSettings
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_GROUP}/v1"
 _CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+
+PAGE = Resource("ui.windowbox.dev", "v1", "pages", "Page", namespaced=False)
+"""No kind that exists: who may `get` it may look at the page of `windowbox ui`."""
 
 _IDENTITY = NAMESPACES._replace(named="kube-system")
 """The namespace whose uid identifies a cluster after the address of its API server has changed."""
@@ -105,6 +110,12 @@ def _admit() -> Rights:
     yield SERVICES, "", READ
 
 
+def _ui() -> Rights:
+    """Ask the cluster who signs in, and whether they may."""
+    yield TOKEN_REVIEWS, "", ("create",)
+    yield ACCESS_REVIEWS, "", ("create",)
+
+
 _GUARDED = {SECRETS.id, MANAGED_RESOURCES.id, NETWORK_POLICIES.id}
 """Kinds whose objects protect or control more than windowbox serves. What it serves has Secrets, so that its
 namespaces are granted anyway: no role writes these kinds elsewhere."""
@@ -130,6 +141,7 @@ RULES: dict[str, list[dict[str, Any]]] = {
     "provider": rules(_provider()),
     "target": _everywhere(listed("target")),
     "admit": rules(_admit()),
+    "ui": rules(_ui()),
     "admission": rules([*_configurations(configurations.GARDEN), (CLOUD_PROFILES, "", READ)]),
 }
 """The least rights of each role in the whole cluster. `provider` is the user of a Shoot's kubeconfig in the
@@ -139,6 +151,8 @@ CLOUD_RULES = rules(
     (one, "", READ) for one in (CREDENTIALS_BINDINGS, NAMESPACED_CLOUD_PROFILES, SECRET_BINDINGS, SECRETS)
 )
 """What `admission` reads besides in a garden if the setting clouds.types is not empty."""
+
+VIEWER_RULES = rules([(PAGE, "", READ)])
 
 SECRET_RULES = {role: _by_namespace(rights()) for role, rights in _OF_THE_BUS.items()}
 """Rights in granted namespaces only."""
@@ -196,6 +210,7 @@ def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
         if everywhere:
             made.append(_binding(_secrets_role(role), role))
     made.append(_role(_CLOUDS_ROLE, CLOUD_RULES))
+    made.append(_role(_VIEWER_ROLE, VIEWER_RULES))
     if everywhere:
         made.append(_binding(_CLOUDS_ROLE, "admission"))
     # RBAC cannot limit `create` to types of Secrets, but to a namespace.
@@ -270,6 +285,8 @@ def _secrets_role(role: str) -> str:
     return f"{user(role)}:secrets"
 
 
+_VIEWER_ROLE = f"{user('ui')}:viewer"
+"""For people: bind it to those who may look at the page."""
 _CLOUDS_ROLE = f"{user('admission')}:clouds"
 
 

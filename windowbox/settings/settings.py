@@ -30,6 +30,7 @@ from windowbox.settings.kindsettings import (
 )
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from windowbox.settings.section import PrivateSection
+from windowbox.settings.uisettings import UiSettings
 from windowbox.settings.webhooksettings import WebhookSettings
 from windowbox.telemetry.logs import LogFormat
 
@@ -169,6 +170,7 @@ class Settings(PrivateSection):
     health: HealthSettings = HealthSettings()
     webhooks: WebhookSettings = WebhookSettings()
     clouds: CloudSettings = CloudSettings()
+    ui: UiSettings = UiSettings()
     log: LogSettings = LogSettings()
     feature_gates: dict[str, bool] = Field(
         {},

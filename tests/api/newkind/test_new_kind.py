@@ -28,7 +28,8 @@ from windowbox.models.refs import Resource
 
 DIFF = Path(__file__).parent / "pond.diff"
 PARTS = (
-    "bus", "clouds", "commands", "deploy", "docs", "patchers", "sandbox", "watchers", "webhooks", "windowbox",
+    "bus", "clouds", "commands", "deploy", "docs", "patchers", "sandbox", "ui", "watchers", "webhooks",
+    "windowbox",
     "workers",
 )  # fmt: skip
 PONDS = Resource("extensions.gardener.cloud", "v1alpha1", "ponds", "Pond")

@@ -19,7 +19,18 @@ from sandbox import stages
 from tests.support import servers, wheels
 from tests.support.commandline import ROOT, CommandLine
 
-OURS = {"bus", "clouds", "commands", "patchers", "sandbox", "watchers", "webhooks", "windowbox", "workers"}
+OURS = {
+    "bus",
+    "clouds",
+    "commands",
+    "patchers",
+    "sandbox",
+    "ui",
+    "watchers",
+    "webhooks",
+    "windowbox",
+    "workers",
+}
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ SOURCES = (
     "patchers",
     "sandbox",
     "tools",
+    "ui",
     "watchers",
     "webhooks",
     "windowbox",

@@ -29,7 +29,7 @@ STANDARD = frozenset(
         "lastError",
     }
 )  # fmt: skip
-PACKAGES = ("bus", "watchers", "patchers", "webhooks", "workers", "commands", "sandbox", "windowbox")
+PACKAGES = ("bus", "watchers", "patchers", "webhooks", "workers", "commands", "sandbox", "ui", "windowbox")
 
 
 def _rows(text: str) -> list[list[str]]:

@@ -25,6 +25,7 @@ ROLES: Mapping[str, Sequence[str]] = {
     "patch": (*_PROCESS, "commands.roles.patching"),
     "edge": (*_PROCESS, "commands.roles.edging"),
     "admit": (*_PROCESS, "commands.roles.admitting"),
+    "ui": (*_PROCESS, "ui.command", "ui.serving"),
     "launch": ("commands.cli", "commands.launching", "workers.loadbalancer.launcher.launcher"),
 }
 """The modules that each role begins with."""

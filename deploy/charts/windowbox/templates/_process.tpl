@@ -29,6 +29,9 @@
   {{- $_ := set $made "loadbalancer" (dict "edge" "separate" "folder" "/var/lib/windowbox/edge") }}
   {{- if include "windowbox.launches" $root }}{{ $_ := set $made.loadbalancer "attachment" "launcher" }}{{ end }}
 {{- end }}
+{{- if eq .command "ui" }}
+  {{- $_ := set $made "ui" (dict "address" (printf "0.0.0.0:%d" (int $root.Values.ui.port))) }}
+{{- end }}
 {{- if eq .command "grant" }}
   {{- $accounts := dict }}
   {{- range $command, $role := dict "watch" "watcher" "work" "worker" "patch" "patcher" }}
@@ -36,7 +39,7 @@
   {{- end }}
   {{- $_ := set $made "grant" (dict "name" ($root.Values.rbac.name | default "windowbox") "service_accounts" $accounts) }}
 {{- end }}
-{{- range $path := list "webhooks.address" "webhooks.namespace" "webhooks.service_port" "loadbalancer.edge" "loadbalancer.folder" "loadbalancer.attachment" "heartbeat.namespace" "images.overwrite" "grant.name" "grant.service_accounts" }}
+{{- range $path := list "webhooks.address" "webhooks.namespace" "webhooks.service_port" "loadbalancer.edge" "loadbalancer.folder" "loadbalancer.attachment" "heartbeat.namespace" "images.overwrite" "grant.name" "grant.service_accounts" "ui.address" }}
   {{- $section := splitList "." $path | first }}
   {{- $key := splitList "." $path | last }}
   {{- $given := dig $section $key nil $settings }}
@@ -188,6 +191,9 @@ spec:
           {{- if ne .command "grant" }}
           ports:
             - {name: metrics, containerPort: {{ include "windowbox.metricsPortOf" $ }}}
+            {{- if eq .command "ui" }}
+            - {name: page, containerPort: {{ $root.Values.ui.port }}}
+            {{- end }}
             {{- if eq .command "admit" }}
             - {name: webhook-server, containerPort: {{ include "windowbox.webhookPort" $root }}}
             {{- end }}

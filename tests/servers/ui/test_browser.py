@@ -1,0 +1,254 @@
+"""The page in a real browser: Debian's Chromium, by Playwright."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+
+from bus.messages import Call, Reason, Wish
+from tests.support import pages
+from tests.support.pages import World, record
+from tests.support.roles import role_server
+from windowbox.models.refs import INFRASTRUCTURES, WORKERS, ObjectRef
+
+CHROMIUM = shutil.which("chromium") or ""
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text()
+SHOTS = os.environ.get("SCREENSHOTS", "")
+"""A folder that gets screenshots of all pages, `docs/ui` for those of the documentation."""
+WIDE, NARROW, HUGE = (1440, 900), (375, 812), (3840, 2160)
+STORY = "/story/runtime/dnsrecord/shoot--local--demo/www"
+PAGES = {"attention": "/attention", "find": "/find?q=dnsrecord", "pools": "/pools", "story": STORY}
+WWW = record("www")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    with role_server(tmp_path_factory.mktemp("bus")) as roles:
+        async with (
+            pages.served(roles) as made,
+            pages.process(made, pools=("dnsrecord", "infrastructure", "worker", "patch")),
+        ):
+            await fill(made)
+            yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        # As root, as which many containers run, Chromium has no sandbox of its own.
+        opened = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        await opened.close()
+
+
+def dns(address: str, **more: Any) -> Call:
+    request = {
+        "do": "replace",
+        "name": "www.local.gardener.cloud",
+        "ttl": 120,
+        "type": "A",
+        "values": [address],
+    }
+    return Call(door="dns", request=request, effect=True, **more)
+
+
+async def fill(world: World) -> None:
+    """A cloud with a few troubles."""
+    for number in range(40):
+        await world.object(record(f"site-{number}"), {"spec": {"name": f"site-{number}"}})
+        await world.run(record(f"site-{number}"), ago=12.0 * number)
+    key = "the name server 10.0.0.53 refuses updates of local.gardener.cloud: check the key in the Secret dns"
+    for number in range(4):
+        api = record("api", f"shoot--local--s{number}")
+        await world.object(api, {"spec": {"name": f"api.s{number}"}})
+        await world.run(api, "failed", key, wish=Wish(reason=Reason.RETRY, attempt=3), ago=400.0 + number)
+        await world.later(api, Wish(reason=Reason.RETRY, note=key), 3000)
+    worker = ObjectRef("runtime", WORKERS.id, "shoot--local--demo", "demo")
+    at_work = {"lastOperation": {"state": "Processing"}}
+    await world.object(worker, {"spec": {"type": "local"}, "status": at_work})
+    why = "machine demo-a-z1-5c9d7-x2k has not joined: its kubelet reports no node"
+    await world.run(worker, "waiting", why, pool="worker", ago=310)
+    old = ObjectRef("runtime", INFRASTRUCTURES.id, "shoot--local--old", "old")
+    leaving = {"deletionTimestamp": "2026-11-28T12:00:00Z", "finalizers": ["extensions.gardener.cloud/local"]}
+    await world.object(old, {"metadata": leaving})
+    await world.object(record("crash"), {"spec": {"name": "crash"}})
+    await world.later(record("crash"), Wish(reason=Reason.QUARANTINED, note="set aside"), 3000)
+    await world.object(
+        WWW, {"spec": {"name": "www.local.gardener.cloud", "values": ["10.0.0.1"], "ttl": 120}}
+    )
+    report = Call(
+        door="report", effect=True,
+        request={"patch": {"lastOperation": {"type": "Reconcile", "state": "Succeeded"}}},
+    )  # fmt: skip
+    await world.run(WWW, calls=[dns("10.0.0.1"), report])
+    await world.run(WWW, pool="patch")
+    await world.object(
+        WWW, {"spec": {"name": "www.local.gardener.cloud", "values": ["10.0.0.2"], "ttl": 120}}
+    )
+    error = {"type": "Refused", "message": "NOTAUTH"}
+    await world.run(WWW, "failed", "the name server refuses the update", calls=[dns("10.0.0.2", error=error)])
+
+
+async def opened(
+    browser: Browser, world: World, size: tuple[int, int] = WIDE, scheme: Any = "light"
+) -> tuple[BrowserContext, Page, list[str]]:
+    """A window that has signed in, and what goes wrong in it."""
+    width, height = size
+    context = await browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page, wrong = await context.new_page(), list[str]()
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda one: None if one.url.startswith(world.url) else wrong.append(one.url))
+    await page.goto(world.link())
+    await page.wait_for_url(world.url + "/")
+    return context, page, wrong
+
+
+async def live(page: Page) -> None:
+    await expect(page.locator("#live")).to_have_text("live", timeout=60_000)
+
+
+async def violations(page: Page) -> list[str]:
+    """What a person with a screen reader, or who sees little, would stumble over."""
+    await page.evaluate(AXE)
+    found = await page.evaluate("() => axe.run(document)")
+    return [f"{one['id']}: {[node['html'][:120] for node in one['nodes']]}" for one in found["violations"]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW, HUGE], ids=["wide", "narrow", "huge"])
+async def test_every_page_is_accessible_fits_and_asks_nobody_else(
+    world: World, browser: Browser, size: tuple[int, int], scheme: str
+) -> None:
+    context, page, wrong = await opened(browser, world, size, scheme)
+    for name, path in PAGES.items():
+        await page.goto(world.url + path)
+        await live(page)
+        assert await violations(page) == [], name
+        assert await page.evaluate("document.documentElement.scrollWidth") <= size[0], name
+        if SHOTS and size != HUGE:
+            which = "narrow" if size == NARROW else scheme
+            await page.screenshot(path=Path(SHOTS) / f"{name}-{which}.png")
+    assert wrong == []
+    await context.close()
+
+
+async def test_signing_in_is_accessible_and_says_what_is_wrong(world: World, browser: Browser) -> None:
+    page = await browser.new_page()
+    await page.goto(world.url + "/pools")
+    assert page.url == world.url + "/sign-in"
+    assert await violations(page) == []
+    await page.get_by_label("A token").fill("clusters: []\nusers: []")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("alert")).to_contain_text("no cluster in this test")
+    await page.close()
+
+
+async def test_the_reason_comes_first_and_leads_to_its_story(world: World, browser: Browser) -> None:
+    context, page, _ = await opened(browser, world)
+    first = page.locator(".need").first
+    await expect(first).to_contain_text("the name server 10.0.0.53 refuses updates")
+    await expect(first).to_contain_text("tried again by itself")
+    await expect(page.locator(".sum")).to_contain_text("objects are well")
+    await first.get_by_role("link").first.click()
+    await page.wait_for_url("**/story/runtime/dnsrecords.extensions.gardener.cloud/**")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("shoot--local--s3/api")
+    await context.close()
+
+
+async def test_a_page_changes_by_itself_and_keeps_what_is_open(world: World, browser: Browser) -> None:
+    context, page, wrong = await opened(browser, world)
+    await live(page)
+    await page.locator("details summary").first.click()
+    troubled = record("new-trouble")
+    await world.object(troubled, {"spec": {}})
+    await world.run(troubled, "failed", "the cable was cut")
+    await expect(page.get_by_text("the cable was cut")).to_be_visible(timeout=60_000)
+    assert await page.locator("details").first.get_attribute("open") is not None
+    assert (await page.title()).startswith("(")
+    await world.run(troubled)
+    await expect(page.get_by_text("the cable was cut")).to_have_count(0, timeout=60_000)
+    assert wrong == []
+    await context.close()
+
+
+async def test_a_story_goes_on_while_somebody_looks(world: World, browser: Browser) -> None:
+    context, page, _ = await opened(browser, world)
+    told = record("told")
+    await world.object(told, {"spec": {"name": "told"}})
+    await page.goto(f"{world.url}/story/runtime/dnsrecord/shoot--local--demo/told")
+    await live(page)
+    await world.run(told, "failed", "the cable was cut", calls=[dns("10.0.0.9")])
+    await expect(page.locator(".sum")).to_contain_text("the cable was cut", timeout=60_000)
+    await expect(page.locator(".step.world")).to_contain_text("10.0.0.9")
+    await world.run(told)
+    await expect(page.locator(".sum")).to_contain_text("All is done", timeout=60_000)
+    await context.close()
+
+
+async def test_everything_can_be_done_by_keys(world: World, browser: Browser) -> None:
+    context, page, _ = await opened(browser, world)
+    await live(page)
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    await page.keyboard.press("k")
+    first = "document.querySelector('[data-row]')"
+    assert await page.evaluate(f"document.activeElement.closest('[data-row]') === {first}")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/story/**")
+    await page.keyboard.press("g")
+    await page.keyboard.press("p")
+    await page.wait_for_url("**/pools")
+    await page.keyboard.press("/")
+    await page.keyboard.type("site-7")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/find?q=site-7")
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_be_hidden()
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement !== document.body")
+    await context.close()
+
+
+async def test_light_or_dark_can_be_chosen_and_is_kept(world: World, browser: Browser) -> None:
+    context, page, _ = await opened(browser, world)
+    background = "getComputedStyle(document.documentElement).backgroundColor"
+    light = await page.evaluate(background)
+    await page.get_by_role("button", name="Light or dark").click()
+    dark = await page.evaluate(background)
+    assert dark != light
+    await page.reload()
+    assert await page.evaluate(background) == dark
+    await context.close()
+
+
+async def test_hostile_names_run_nothing(world: World, browser: Browser) -> None:
+    context, page, wrong = await opened(browser, world)
+    text = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+    hostile = record(text)
+    await world.object(hostile, {"spec": {"name": text}})
+    await world.run(hostile, "failed", text, process=text)
+    await expect(page.get_by_text(text).first).to_be_visible(timeout=60_000)
+    await page.get_by_role("link", name=text).first.click()
+    await page.wait_for_url("**/story/**")
+    await live(page)
+    assert "owned" not in (await page.title()).split("<")[0]
+    assert await page.locator("img[src=x]").count() == 0
+    assert wrong == []
+    await world.run(hostile)
+    await context.close()

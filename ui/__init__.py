@@ -1,0 +1,1 @@
+"""`windowbox ui`: a page that shows the cloud at work, live."""
