@@ -16,6 +16,9 @@ JOBS ?= $(shell echo $$((5 * $$(getconf _NPROCESSORS_ONLN) / 2)))
 # make test LONG=1: also the tests whose subject others show more cheaply.
 LONG ?=
 export LONG
+# make test SCREENSHOTS=docs/ui ARGS=tests/servers/ui: the pictures of docs/ui.md anew.
+SCREENSHOTS ?=
+export SCREENSHOTS
 # make coverage-of-contract RULES=LB-7: print the tests of the rules whose id begins so.
 RULES ?=
 # Tests start dozens of API servers: collecting garbage less often saves each a quarter of its CPU.

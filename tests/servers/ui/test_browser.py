@@ -31,6 +31,11 @@ WIDE, NARROW, HUGE = (1440, 900), (375, 812), (3840, 2160)
 STORY = "/story/runtime/dnsrecord/shoot--local--demo/www"
 PAGES = {"attention": "/attention", "find": "/find?q=dnsrecord", "pools": "/pools", "story": STORY}
 WWW = record("www")
+AT_ONCE = {"waited": 0.0002, "seconds": 0.0005}
+"""So that steps come one after the other, as those of real processes."""
+PATIENCE = 60_000
+"""Milliseconds until a test gives up."""
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -92,13 +97,15 @@ async def fill(world: World) -> None:
         door="report", effect=True,
         request={"patch": {"lastOperation": {"type": "Reconcile", "state": "Succeeded"}}},
     )  # fmt: skip
-    await world.run(WWW, calls=[dns("10.0.0.1"), report])
-    await world.run(WWW, pool="patch")
+    await world.run(WWW, calls=[dns("10.0.0.1"), report], **AT_ONCE)
+    await world.run(WWW, pool="patch", **AT_ONCE)
     await world.object(
         WWW, {"spec": {"name": "www.local.gardener.cloud", "values": ["10.0.0.2"], "ttl": 120}}
     )
     error = {"type": "Refused", "message": "NOTAUTH"}
-    await world.run(WWW, "failed", "the name server refuses the update", calls=[dns("10.0.0.2", error=error)])
+    await world.run(
+        WWW, "failed", "the name server refuses the update", calls=[dns("10.0.0.2", error=error)], **AT_ONCE
+    )
 
 
 async def opened(
@@ -107,6 +114,7 @@ async def opened(
     """A window that has signed in, and what goes wrong in it."""
     width, height = size
     context = await browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE)
     page, wrong = await context.new_page(), list[str]()
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -117,7 +125,7 @@ async def opened(
 
 
 async def live(page: Page) -> None:
-    await expect(page.locator("#live")).to_have_text("live", timeout=60_000)
+    await expect(page.locator("#live")).to_have_text("live", timeout=PATIENCE)
 
 
 async def violations(page: Page) -> list[str]:
@@ -175,11 +183,11 @@ async def test_a_page_changes_by_itself_and_keeps_what_is_open(world: World, bro
     troubled = record("new-trouble")
     await world.object(troubled, {"spec": {}})
     await world.run(troubled, "failed", "the cable was cut")
-    await expect(page.get_by_text("the cable was cut")).to_be_visible(timeout=60_000)
+    await expect(page.get_by_text("the cable was cut")).to_be_visible(timeout=PATIENCE)
     assert await page.locator("details").first.get_attribute("open") is not None
     assert (await page.title()).startswith("(")
     await world.run(troubled)
-    await expect(page.get_by_text("the cable was cut")).to_have_count(0, timeout=60_000)
+    await expect(page.get_by_text("the cable was cut")).to_have_count(0, timeout=PATIENCE)
     assert wrong == []
     await context.close()
 
@@ -191,10 +199,10 @@ async def test_a_story_goes_on_while_somebody_looks(world: World, browser: Brows
     await page.goto(f"{world.url}/story/runtime/dnsrecord/shoot--local--demo/told")
     await live(page)
     await world.run(told, "failed", "the cable was cut", calls=[dns("10.0.0.9")])
-    await expect(page.locator(".sum")).to_contain_text("the cable was cut", timeout=60_000)
+    await expect(page.locator(".sum")).to_contain_text("the cable was cut", timeout=PATIENCE)
     await expect(page.locator(".step.world")).to_contain_text("10.0.0.9")
     await world.run(told)
-    await expect(page.locator(".sum")).to_contain_text("All is done", timeout=60_000)
+    await expect(page.locator(".sum")).to_contain_text("All is done", timeout=PATIENCE)
     await context.close()
 
 
@@ -243,7 +251,7 @@ async def test_hostile_names_run_nothing(world: World, browser: Browser) -> None
     hostile = record(text)
     await world.object(hostile, {"spec": {"name": text}})
     await world.run(hostile, "failed", text, process=text)
-    await expect(page.get_by_text(text).first).to_be_visible(timeout=60_000)
+    await expect(page.get_by_text(text).first).to_be_visible(timeout=PATIENCE)
     await page.get_by_role("link", name=text).first.click()
     await page.wait_for_url("**/story/**")
     await live(page)
