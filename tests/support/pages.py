@@ -47,6 +47,11 @@ class World:
     def link(self) -> str:
         return f"{self.url}/enter?link={sessions.link(KEY, time.time())}"
 
+    def cookie(self) -> str:
+        """A cookie of somebody who has signed in: links and tokens are taken only now and then."""
+        value, _ = self.server._sessions.begin("somebody")
+        return value
+
     @contextlib.asynccontextmanager
     async def signed_in(self) -> AsyncIterator[aiohttp.ClientSession]:
         """A client that has signed in by a link."""

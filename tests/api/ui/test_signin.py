@@ -13,6 +13,7 @@ import yaml
 from tests.support import pages
 from tests.support.pages import World
 from tests.support.roles import RoleServer
+from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from ui import signin
 from windowbox.clients.kubernetes import kube
@@ -120,7 +121,7 @@ async def test_a_right_that_is_taken_away_ends_a_session(
         assert await still()
         await admin.delete(BINDINGS, "", name)
         with pytest.raises(Refused):
-            await pages.eventually(lambda: _refused(ours, token))
+            await eventually(lambda: _refused(ours, token))
         assert not await still()
 
 

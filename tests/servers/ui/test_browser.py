@@ -16,6 +16,7 @@ from bus.messages import Call, Reason, Wish
 from tests.support import pages
 from tests.support.pages import World, record
 from tests.support.roles import role_server
+from ui.sessions import COOKIE
 from windowbox.models.refs import INFRASTRUCTURES, WORKERS, ObjectRef
 
 CHROMIUM = shutil.which("chromium") or ""
@@ -31,7 +32,7 @@ WIDE, NARROW, HUGE = (1440, 900), (375, 812), (3840, 2160)
 STORY = "/story/runtime/dnsrecord/shoot--local--demo/www"
 PAGES = {"attention": "/attention", "find": "/find?q=dnsrecord", "pools": "/pools", "story": STORY}
 WWW = record("www")
-AT_ONCE = {"waited": 0.0002, "seconds": 0.0005}
+AT_ONCE: dict[str, Any] = {"waited": 0.0002, "seconds": 0.0005}
 """So that steps come one after the other, as those of real processes."""
 PATIENCE = 60_000
 """Milliseconds until a test gives up."""
@@ -119,8 +120,8 @@ async def opened(
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda one: None if one.url.startswith(world.url) else wrong.append(one.url))
-    await page.goto(world.link())
-    await page.wait_for_url(world.url + "/")
+    await context.add_cookies([{"name": COOKIE, "value": world.cookie(), "url": world.url}])
+    await page.goto(world.url + "/")
     return context, page, wrong
 
 
@@ -151,6 +152,14 @@ async def test_every_page_is_accessible_fits_and_asks_nobody_else(
             await page.screenshot(path=Path(SHOTS) / f"{name}-{which}.png")
     assert wrong == []
     await context.close()
+
+
+async def test_a_link_signs_in_and_leads_to_the_start(world: World, browser: Browser) -> None:
+    page = await browser.new_page()
+    await page.goto(world.link())
+    await page.wait_for_url(world.url + "/")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Needs attention")
+    await page.close()
 
 
 async def test_signing_in_is_accessible_and_says_what_is_wrong(world: World, browser: Browser) -> None:

@@ -225,7 +225,7 @@ async def test_a_body_that_is_too_large_is_refused(world: World) -> None:
 
 
 async def next_event(stream: aiohttp.StreamReader) -> str:
-    lines = []
+    lines = list[str]()
     async with asyncio.timeout(60):
         while (line := (await stream.readline()).decode()) != "\n" or not any("data" in one for one in lines):
             lines.append(line)
