@@ -190,7 +190,11 @@ _ADMIT = [
 # Reads everything that the page shows, and writes nothing.
 _UI = [
     *_reading(streams.OBJECTS, streams.TRIGGERS, streams.LATER, streams.JOURNAL, streams.REVIEWS),
-    *_reading(f"KV_{streams.LEASES}"),
+    *_reading(f"KV_{streams.LEASES}", f"KV_{streams.EDGES}"),
+    # The edge says what Envoy counts.
+    queries.EDGE,
+    queries.edge(">"),
+    *_last(streams.JOURNAL, subjects.run("loadbalancer", ">")),
     *_last(streams.TRIGGERS, subjects.wish("*", ">")),
     *_last(streams.WORK, subjects.item("*", ">")),
     *_last(streams.LATER, subjects.later("*", ">")),
@@ -238,8 +242,9 @@ _STORY = [
     subjects.review(">"),
     subjects.intent(">"),
     *(of("*", ">") for of in (subjects.wish, subjects.item, subjects.run, subjects.start, subjects.later)),
+    subjects.entry(streams.EDGES, ">"),
 ]
-"""Where steps of an object's story are published."""
+"""Where steps of an object's story, and the states of load balancers, are published."""
 
 _ON_EDGES = [queries.EDGE, queries.edge(">")]
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -23,7 +23,8 @@ from ui.health import Health, health
 from ui.rates import Rates
 from windowbox.errors import WindowboxError
 from windowbox.kinds import KINDS
-from windowbox.models.refs import ObjectRef
+from windowbox.models.objects import Object
+from windowbox.models.refs import DNSRECORDS, ObjectRef
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ FOLLOWED = tuple(dict.fromkeys(row.resource.id for row in KINDS))
 _AGAIN = 1.0
 _PRESENCE = 2.0
 """Seconds for which the answers of processes are believed: no event says that one has ended."""
+_MOST_TARGETS, _LONGEST_NAME = 64, 253
 _ILL = (Result.FAILED, Result.WAITING)
 
 Place = tuple[str, str]
@@ -64,6 +66,23 @@ class Later:
     quarantined: bool
 
 
+class Pointer(NamedTuple):
+    """Where a DNSRecord points to."""
+
+    name: str
+    type: str
+    targets: tuple[str, ...]
+
+
+def pointer(_: ObjectRef, record: Object) -> Pointer | None:
+    """None if it points nowhere; a TXT record has values that are no addresses."""
+    spec, values = record.spec, record.spec.get("values")
+    if not isinstance(values, list) or spec.get("recordType") not in ("A", "AAAA", "CNAME"):
+        return None
+    targets = tuple(dict.fromkeys(str(one).rstrip(".") for one in values[:_MOST_TARGETS]))
+    return Pointer(str(spec.get("name", ""))[:_LONGEST_NAME], str(spec["recordType"]), targets)
+
+
 class Mirror:
     """Follows the runs, their schedules, the health of objects, and who is there."""
 
@@ -80,6 +99,8 @@ class Mirror:
             kind: View(bus, kind, health, lambda one: one.state, lambda: changed("health"))
             for kind in FOLLOWED
         }
+        self.records = View(bus, DNSRECORDS.id, pointer, indexes=lambda one: one.targets)
+        """Where DNSRecords point to, found by what they point to."""
         self._processes: list[dict[str, Any]] = []
         self._asked = -_PRESENCE
         self._asking = asyncio.Lock()
@@ -88,7 +109,12 @@ class Mirror:
     def tasks(self) -> dict[str, Callable[[], Any]]:
         """What has to run."""
         views = {f"view of {kind}": view.run for kind, view in self.objects.items()}
-        return {"runs": self._follow_runs, "schedules": self._follow_later, **views}
+        return {
+            "runs": self._follow_runs,
+            "schedules": self._follow_later,
+            "records": self.records.run,
+            **views,
+        }
 
     @property
     def settled(self) -> bool:

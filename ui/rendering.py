@@ -17,7 +17,7 @@ from markupsafe import Markup
 from ui import veiling
 from ui.spans import span
 from ui.view import Params, View
-from ui.views import story
+from ui.views import balancer, story
 from windowbox.models.refs import ObjectRef
 
 STATIC = {
@@ -71,6 +71,10 @@ def story_url(ref: ObjectRef) -> str:
     return url_of(story.VIEW, dict(zip(story.VIEW.path, story.path(ref), strict=True)))
 
 
+def balancer_url(ref: ObjectRef) -> str:
+    return url_of(balancer.VIEW, {"cluster": ref.cluster, "namespace": ref.namespace, "name": ref.name})
+
+
 def ago(at: float | datetime, now: float | None = None) -> Markup:
     """A time as a person says it; the script of the page keeps it true. The exact one is its title."""
     moment = at if isinstance(at, datetime) else datetime.fromtimestamp(min(max(at, 0.0), 4e9), UTC)
@@ -108,7 +112,7 @@ def environment(now: Callable[[], float]) -> Environment:
     )  # fmt: skip
     made.filters |= {"ago": ago, "span": span, "size": size, "thousands": lambda count: f"{count:,}"}
     made.globals |= {
-        "story_url": story_url, "url_of": url_of, "spark": spark, "now": now,
+        "story_url": story_url, "balancer_url": balancer_url, "url_of": url_of, "spark": spark, "now": now,
         "static": lambda name: f"/static/{static(name)[1]}/{name}",
     }  # fmt: skip
     return made

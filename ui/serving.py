@@ -21,7 +21,7 @@ async def serve(made: Process) -> None:
 
     server = Server(made.settings.ui, kube)
     mirror = Mirror(made.bus, server.hub.changed)
-    server.hub.source = Source(mirror, made.settings.ui.monitor)
+    server.hub.source = Source(mirror, made.settings.ui.monitor, made.settings.loadbalancer)
     made.tasks |= mirror.tasks
     address = await made.closing.enter_async_context(server.listening())
     made.details["page"] = lambda: {"address": address, "viewers": server.hub.viewers}

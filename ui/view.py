@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from ui.rates import Meter
+from windowbox.settings.lbsettings import LoadBalancerSettings
 
 if TYPE_CHECKING:
     from ui.mirror import Mirror
@@ -20,6 +23,9 @@ class Source:
     mirror: Mirror
     monitor: str = ""
     """URL of the NATS server's monitoring."""
+    loadbalancer: LoadBalancerSettings = field(default_factory=LoadBalancerSettings)
+    """Which Services are ours."""
+    meter: Meter = field(default_factory=Meter)
 
 
 @dataclass(frozen=True)

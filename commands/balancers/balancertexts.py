@@ -17,7 +17,7 @@ _COLOURS = {
     "serving": "green", "in part": "yellow", "drained": "yellow", "waiting": "yellow", "leaving": "yellow",
     "not served": "red",
 }  # fmt: skip
-_REASONS = {
+REASONS = {
     "active_health_check": "its health check fails",
     "outlier_check": "connections to it failed, so it is ejected for a while",
     "active_degraded_check": "its health check says degraded",
@@ -85,7 +85,7 @@ def print_one(one: Balancer, found: Snapshot, events: Sequence[ReportedEvent]) -
             lines.append(line + (f"; {place.turned_away} turned away" if place.turned_away else ""))
             for end in place.backends:
                 sign = click.style("✓ healthy", fg="green") if end.healthy else click.style("✗ ", fg="red")
-                reasons = " and ".join(_REASONS.get(reason, reason) for reason in end.reasons)
+                reasons = " and ".join(REASONS.get(reason, reason) for reason in end.reasons)
                 why = "" if end.healthy else reasons or "unhealthy"
                 lines.append(f"    {end.name:<20} {_host(end.address)}:{end.port:<6} {sign}{why}")
             if not place.backends:

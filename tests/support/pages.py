@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import aiohttp
 import orjson
 from pydantic import SecretStr
 
-from bus import subjects
+from bus import queries, streams, subjects
 from bus.leases import presence
 from bus.messages import OPERATION, PREDECESSOR, UID, VERSION, Call, Reason, RunRecord, Wish
 from bus.transport.connection import Bus, connected
@@ -29,6 +30,8 @@ from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from windowbox.settings.uisettings import UiSettings
+from workers.loadbalancer.edge.edgestatus import EdgeStatus, LoadBalancerStatus, Query
+from workers.loadbalancer.edgestate import EdgeState
 
 KEY = "the key of links"
 
@@ -144,6 +147,49 @@ async def process(
     }  # fmt: skip
     async with presence.answering(world.bus, lambda: described):
         yield
+
+
+@contextlib.asynccontextmanager
+async def edge(world: World, status: EdgeStatus) -> AsyncIterator[None]:
+    """An edge that answers as the one of a worker does, whose Envoy carries more at each question."""
+    asked = itertools.count(1)
+
+    async def answer(question: bytes) -> bytes:
+        key, times = Query.model_validate_json(question).key, next(asked)
+        found = [
+            grown(one, times, whole=key is not None) for one in status.balancers if key in (None, one.key)
+        ]
+        return status.model_copy(update={"balancers": tuple(found)}).encoded()
+
+    async with queries.answering(world.bus, queries.EDGE, answer):
+        yield
+
+
+def grown(one: LoadBalancerStatus, times: int, *, whole: bool) -> LoadBalancerStatus:
+    places = tuple(
+        place.model_copy(update={"received": place.received * times, "sent": place.sent * times})
+        for place in one.places
+    )
+    sums = {"received": sum(each.received for each in places), "sent": sum(each.sent for each in places)}
+    return one.model_copy(update={**sums, "places": places if whole else ()})
+
+
+async def balanced(world: World, ref: ObjectRef, address: str, **state: Any) -> None:
+    """A Service of type LoadBalancer that the edge serves."""
+    body = {
+        "spec": {
+            "type": "LoadBalancer", "ports": [{"port": 443, "nodePort": 30443, "protocol": "TCP"}],
+            "ipFamilies": ["IPv4"],
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": address}]}},
+    }  # fmt: skip
+    await world.object(ref, body)
+    since = datetime.now(UTC) - timedelta(hours=3)
+    served = EdgeState(
+        **{"uid": "u", "digest": "", "since": since.isoformat(), "backends": ("n1",), "addresses": (address,)}
+        | state
+    )
+    await world.bus.publish(subjects.entry(streams.EDGES, subjects.key(ref)), served.encoded())
 
 
 def record(name: str, namespace: str = "shoot--local--demo") -> ObjectRef:

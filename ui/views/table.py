@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ui.view import View
-from ui.views import attention, find, pools, story
+from ui.views import attention, balancer, balancers, find, pools, story
 
-VIEWS: tuple[View, ...] = (attention.VIEW, find.VIEW, pools.VIEW, story.VIEW)
+VIEWS: tuple[View, ...] = (
+    attention.VIEW, find.VIEW, balancers.VIEW, pools.VIEW, story.VIEW, balancer.VIEW
+)  # fmt: skip
 BY_NAME = {view.name: view for view in VIEWS}

@@ -348,7 +348,7 @@ READ_AS_A_WHOLE: dict[Role, set[str]] = {
     "edge": {"OBJECTS", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
     "patcher": {"TRIGGERS", "LATER", "KV_clusters", "KV_leases"},
     "admit": {"KV_clusters", "KV_leases"},
-    "ui": {"OBJECTS", "TRIGGERS", "LATER", "JOURNAL", "REVIEWS", "KV_clusters", "KV_leases"},
+    "ui": {"OBJECTS", "TRIGGERS", "LATER", "JOURNAL", "REVIEWS", "KV_clusters", "KV_edges", "KV_leases"},
 }
 """By consumers. Of other streams, a role reads only the subjects that are its part."""
 BY_SEQUENCE = {

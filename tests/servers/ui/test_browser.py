@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,12 +13,16 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
+from bus import subjects
 from bus.messages import Call, Reason, Wish
 from tests.support import pages
 from tests.support.pages import World, record
 from tests.support.roles import role_server
 from ui.sessions import COOKIE
-from windowbox.models.refs import INFRASTRUCTURES, WORKERS, ObjectRef
+from windowbox.models.refs import INFRASTRUCTURES, SERVICES, WORKERS, ObjectRef
+from workers.loadbalancer.edge.edgestatus import EdgeStatus, ListenerStatus, LoadBalancerStatus, RangeStatus
+from workers.loadbalancer.envoy.admin import Health
+from workers.loadbalancer.envoy.edge import About
 
 CHROMIUM = shutil.which("chromium") or ""
 pytestmark = [
@@ -30,7 +35,10 @@ SHOTS = os.environ.get("SCREENSHOTS", "")
 """A folder that gets screenshots of all pages, `docs/ui` for those of the documentation."""
 WIDE, NARROW, HUGE = (1440, 900), (375, 812), (3840, 2160)
 STORY = "/story/runtime/dnsrecord/shoot--local--demo/www"
-PAGES = {"attention": "/attention", "find": "/find?q=dnsrecord", "pools": "/pools", "story": STORY}
+PAGES = {"attention": "/attention", "find": "/find?q=dnsrecord", "pools": "/pools", "story": STORY} | {
+    "balancers": "/balancers",
+    "balancer": "/balancer/runtime/shoot--local--demo/kube-apiserver",
+}
 WWW = record("www")
 AT_ONCE: dict[str, Any] = {"waited": 0.0002, "seconds": 0.0005}
 """So that steps come one after the other, as those of real processes."""
@@ -45,8 +53,10 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         async with (
             pages.served(roles) as made,
             pages.process(made, pools=("dnsrecord", "infrastructure", "worker", "patch")),
+            pages.edge(made, traffic()),
         ):
             await fill(made)
+            await balance(made)
             yield made
 
 
@@ -107,6 +117,51 @@ async def fill(world: World) -> None:
     await world.run(
         WWW, "failed", "the name server refuses the update", calls=[dns("10.0.0.2", error=error)], **AT_ONCE
     )
+
+
+def service(name: str, namespace: str = "shoot--local--demo") -> ObjectRef:
+    return ObjectRef("runtime", SERVICES.id, namespace, name)
+
+
+API, WEB, SLOW = service("kube-apiserver"), service("web", "shop"), service("slow", "shop")
+
+
+def traffic() -> EdgeStatus:
+    """What the edge says about three load balancers."""
+    nodes = [Health(f"machine-{zone}", f"10.1.0.{zone}", 30443, True) for zone in (1, 2, 3)]
+    sick = Health("machine-4", "10.1.0.4", 30443, False, ("active_hc_timeout",))
+
+    def one(ref: ObjectRef, address: str, ends: list[Health], open_: int, sent: int) -> LoadBalancerStatus:
+        place = ListenerStatus(
+            address=address, port=443, protocol="TCP", backends=tuple(ends), open=open_, total=open_ * 99,
+            received=sent // 9, sent=sent,
+        )  # fmt: skip
+        healthy = sum(end.healthy for end in ends)
+        return LoadBalancerStatus(
+            key=subjects.key(ref), backends=len(ends), healthy=healthy, open=open_, total=place.total,
+            places=(place,),
+        )  # fmt: skip
+
+    balancers = (
+        one(API, "172.18.255.225", [*nodes, sick], 214, 5_300_000),
+        one(WEB, "172.18.255.226", nodes, 12, 40_000),
+        one(SLOW, "172.18.255.227", [sick], 0, 0),
+    )  # fmt: skip
+    usage = RangeStatus(range="172.18.255.224/27", family="IPv4", used=3, total=30)
+    envoys = (About("edge", 2, "1.40.0", 7400, 4711),)
+    return EdgeStatus(count=3, envoys=envoys, balancers=balancers, ranges=(usage,))
+
+
+async def balance(world: World) -> None:
+    """Load balancers, one of which serves nobody, and a name."""
+    await pages.balanced(world, API, "172.18.255.225")
+    await pages.balanced(world, WEB, "172.18.255.226")
+    await pages.balanced(world, SLOW, "172.18.255.227")
+    await world.object(service("new", "shop"), {"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}})
+    why = "no address is free in 172.18.255.224/27: it waits until another Service releases one"
+    await world.run(service("new", "shop"), "waiting", why, pool="loadbalancer", ago=200)
+    name = {"name": "api.demo.local.gardener.cloud", "recordType": "A", "values": ["172.18.255.225"]}
+    await world.object(record("demo-external"), {"spec": name})
 
 
 async def opened(
@@ -212,6 +267,27 @@ async def test_a_story_goes_on_while_somebody_looks(world: World, browser: Brows
     await expect(page.locator(".step.world")).to_contain_text("10.0.0.9")
     await world.run(told)
     await expect(page.locator(".sum")).to_contain_text("All is done", timeout=PATIENCE)
+    await context.close()
+
+
+async def test_load_balancers_are_shown_with_their_traffic_as_it_passes(
+    world: World, browser: Browser
+) -> None:
+    context, page, wrong = await opened(browser, world)
+    await page.goto(world.url + "/balancers")
+    await live(page)
+    first, api = page.locator("tbody tr").first, page.locator("tbody tr", has_text="kube-apiserver")
+    await expect(first).to_contain_text("none of its backends is healthy")
+    await expect(api).to_contain_text("api.demo.local.gardener.cloud")
+    await expect(api).to_contain_text("3 of 4")
+    await expect(api).to_contain_text(re.compile(r"\d KiB/s|\d MiB/s"), timeout=60_000)
+    await api.get_by_role("link", name="kube-apiserver").click()
+    await page.wait_for_url("**/balancer/**")
+    await expect(page.locator("tr.bad")).to_contain_text("its health check is not answered")
+    await pages.balanced(world, API, "172.18.255.225", problems={"443/TCP": "another process holds the port"})
+    await expect(page.locator(".sum")).to_contain_text("another process holds the port", timeout=60_000)
+    await pages.balanced(world, API, "172.18.255.225")
+    assert wrong == []
     await context.close()
 
 

@@ -56,6 +56,9 @@ class LoadBalancerStatus(Message):
     healthy: int = 0
     open: int = 0
     total: int = 0
+    received: int = 0
+    """Bytes from clients."""
+    sent: int = 0
     places: tuple[ListenerStatus, ...] = ()
     """Only in answers about one load balancer."""
 
@@ -181,6 +184,8 @@ def _balancer(
         healthy=sum(seen.values()),
         open=sum(place.open for place in places),
         total=sum(place.total for place in places),
+        received=sum(place.received for place in places),
+        sent=sum(place.sent for place in places),
         places=tuple(places) if whole else (),
     )
 
