@@ -66,6 +66,13 @@ class Later:
     quarantined: bool
 
 
+def with_run(found: Health, run: LastRun) -> Health:
+    """The health of an object whose last run has failed, or waits: a run's words say more than a status."""
+    if found.state == "leaving":
+        return found._replace(why=run.note or found.why)
+    return Health("failed" if run.failed else "busy", run.note or found.why, run.since)
+
+
 class Pointer(NamedTuple):
     """Where a DNSRecord points to."""
 

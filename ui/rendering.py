@@ -17,7 +17,7 @@ from markupsafe import Markup
 from ui import veiling
 from ui.spans import span
 from ui.view import Params, View
-from ui.views import balancer, story
+from ui.views import balancer, shoot, story
 from windowbox.models.refs import ObjectRef
 
 STATIC = {
@@ -75,6 +75,10 @@ def balancer_url(ref: ObjectRef) -> str:
     return url_of(balancer.VIEW, {"cluster": ref.cluster, "namespace": ref.namespace, "name": ref.name})
 
 
+def shoot_url(namespace: str) -> str:
+    return url_of(shoot.VIEW, {"namespace": namespace})
+
+
 def ago(at: float | datetime, now: float | None = None) -> Markup:
     """A time as a person says it; the script of the page keeps it true. The exact one is its title."""
     moment = at if isinstance(at, datetime) else datetime.fromtimestamp(min(max(at, 0.0), 4e9), UTC)
@@ -112,7 +116,8 @@ def environment(now: Callable[[], float]) -> Environment:
     )  # fmt: skip
     made.filters |= {"ago": ago, "span": span, "size": size, "thousands": lambda count: f"{count:,}"}
     made.globals |= {
-        "story_url": story_url, "balancer_url": balancer_url, "url_of": url_of, "spark": spark, "now": now,
+        "story_url": story_url, "balancer_url": balancer_url, "shoot_url": shoot_url,
+        "url_of": url_of, "spark": spark, "now": now,
         "static": lambda name: f"/static/{static(name)[1]}/{name}",
     }  # fmt: skip
     return made

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ui.view import View
-from ui.views import attention, balancer, balancers, find, pools, story
+from ui.views import attention, balancer, balancers, find, pools, shoot, shoots, story
 
 VIEWS: tuple[View, ...] = (
-    attention.VIEW, find.VIEW, balancers.VIEW, pools.VIEW, story.VIEW, balancer.VIEW
+    attention.VIEW, find.VIEW, shoots.VIEW, balancers.VIEW, pools.VIEW, story.VIEW, balancer.VIEW, shoot.VIEW,
 )  # fmt: skip
 BY_NAME = {view.name: view for view in VIEWS}

@@ -19,7 +19,19 @@ from tests.support import pages
 from tests.support.pages import World, record
 from tests.support.roles import role_server
 from ui.sessions import COOKIE
-from windowbox.models.refs import INFRASTRUCTURES, SERVICES, WORKERS, ObjectRef
+from windowbox.models.refs import (
+    CLUSTERS,
+    CONTROL_PLANES,
+    INFRASTRUCTURES,
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
+    MACHINES,
+    OPERATING_SYSTEM_CONFIGS,
+    SERVICES,
+    WORKERS,
+    ObjectRef,
+    Resource,
+)  # fmt: skip
 from workers.loadbalancer.edge.edgestatus import EdgeStatus, ListenerStatus, LoadBalancerStatus, RangeStatus
 from workers.loadbalancer.envoy.admin import Health
 from workers.loadbalancer.envoy.edge import About
@@ -36,6 +48,8 @@ SHOTS = os.environ.get("SCREENSHOTS", "")
 WIDE, NARROW, HUGE = (1440, 900), (375, 812), (3840, 2160)
 STORY = "/story/runtime/dnsrecord/shoot--local--demo/www"
 PAGES = {"attention": "/attention", "find": "/find?q=dnsrecord", "pools": "/pools", "story": STORY} | {
+    "shoots": "/shoots",
+    "shoot": "/shoot/shoot--local--demo",
     "balancers": "/balancers",
     "balancer": "/balancer/runtime/shoot--local--demo/kube-apiserver",
 }
@@ -57,6 +71,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         ):
             await fill(made)
             await balance(made)
+            await grow(made)
             yield made
 
 
@@ -162,6 +177,38 @@ async def balance(world: World) -> None:
     await world.run(service("new", "shop"), "waiting", why, pool="loadbalancer", ago=200)
     name = {"name": "api.demo.local.gardener.cloud", "recordType": "A", "values": ["172.18.255.225"]}
     await world.object(record("demo-external"), {"spec": name})
+
+
+MACHINE = ObjectRef("runtime", MACHINES.id, "shoot--local--demo", "demo-a-z1-5c9d7-x2k")
+
+
+async def grow(world: World) -> None:
+    """The Shoot that a machine keeps from being ready."""
+    namespace = MACHINE.namespace
+
+    async def part(kind: Resource, name: str, owner: str = "", **body: Any) -> None:
+        metadata: dict[str, Any] = {"uid": name} | ({"ownerReferences": [{"uid": owner}]} if owner else {})
+        await world.object(ObjectRef("runtime", kind.id, namespace, name), {"metadata": metadata, **body})
+
+    last = {
+        "state": "Processing",
+        "type": "Create",
+        "progress": 68,
+        "description": "Waiting until Worker is ready",
+    }
+    shoot = {"metadata": {"name": "demo", "namespace": "garden-local"}, "status": {"lastOperation": last}}
+    await world.object(ObjectRef("runtime", CLUSTERS.id, "", namespace), {"spec": {"shoot": shoot}})
+    await part(INFRASTRUCTURES, "demo")
+    await part(CONTROL_PLANES, "demo")
+    for purpose in ("provision", "reconcile"):
+        await part(OPERATING_SYSTEM_CONFIGS, f"gardener-node-agent-{purpose}", spec={"purpose": purpose})
+    scale: dict[str, Any] = {"spec": {"replicas": 2}, "status": {"readyReplicas": 1}}
+    await part(MACHINE_DEPLOYMENTS, "demo-a-z1", **scale)
+    await part(MACHINE_SETS, "demo-a-z1-5c9d7", "demo-a-z1", **scale)
+    for name, phase in ((MACHINE.name, "Pending"), ("demo-a-z1-5c9d7-q8w", "Running")):
+        await part(MACHINES, name, "demo-a-z1-5c9d7", status={"currentStatus": {"phase": phase}})
+    await world.run(MACHINE, "waiting", "its kubelet reports no node", pool="machine", ago=290)
+    await world.later(MACHINE, Wish(reason=Reason.RETRY), 3000, pool="machine")
 
 
 async def opened(
@@ -287,6 +334,26 @@ async def test_load_balancers_are_shown_with_their_traffic_as_it_passes(
     await pages.balanced(world, API, "172.18.255.225", problems={"443/TCP": "another process holds the port"})
     await expect(page.locator(".sum")).to_contain_text("another process holds the port", timeout=60_000)
     await pages.balanced(world, API, "172.18.255.225")
+    assert wrong == []
+    await context.close()
+
+
+async def test_a_shoot_shows_what_blocks_it_until_it_does_not(world: World, browser: Browser) -> None:
+    context, page, wrong = await opened(browser, world)
+    await page.goto(world.url + "/shoots")
+    await page.get_by_role("link", name="shoot--local--demo").click()
+    await page.wait_for_url("**/shoot/shoot--local--demo")
+    await live(page)
+    await expect(page.get_by_role("link", name=f"Machine {MACHINE.name}")).to_be_visible()
+    blocking = page.locator(".part.blocks", has_text=MACHINE.name)
+    await expect(blocking.last.locator(".block")).to_contain_text("its kubelet reports no node")
+    await expect(blocking.last.locator(".block")).to_contain_text("next try in")
+    body: dict[str, Any] = {
+        "metadata": {"uid": MACHINE.name, "ownerReferences": [{"uid": "demo-a-z1-5c9d7"}]}
+    }
+    await world.object(MACHINE, {**body, "status": {"currentStatus": {"phase": "Running"}}})
+    await world.run(MACHINE, pool="machine")
+    await expect(page.get_by_role("link", name=f"Machine {MACHINE.name}")).to_have_count(0)
     assert wrong == []
     await context.close()
 
