@@ -234,8 +234,15 @@ def _process(
 # A reader of OBJECTS chooses its consumer's name, which must not be that of a pool's consumer.
 _ROUTES = _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS))
 
-_DUES = _api(*(f"CONSUMER.*.{streams.LATER}.due-{pool}" for pool in (*POOLS, PATCH)))
-"""The same of LATER."""
+# The page reads LATER in the same way, but it shows these consumers.
+_CHANGING = [
+    subject
+    for act in ("CREATE", "DELETE")
+    for subject in _api(
+        *(f"CONSUMER.{act}.{streams.OBJECTS}.route-{pool}" for pool in POOLS),
+        *(f"CONSUMER.{act}.{streams.LATER}.due-{pool}" for pool in (*POOLS, PATCH)),
+    )
+]
 
 _STORY = [
     "object.>",
@@ -254,7 +261,7 @@ PERMISSIONS: dict[Role, Permissions] = {
     "edge": _process("edge", _EDGE, _ROUTES, answers=_ON_EDGES),
     "patcher": _process("patcher", _PATCHER, answers=[ELECTED]),
     "admit": _process("admit", _ADMIT),
-    "ui": _process("ui", _UI, [*_ROUTES, *_DUES], answers=_STORY),
+    "ui": _process("ui", _UI, _CHANGING, answers=_STORY),
     # An operator reads everything and repairs streams, but reports no status and writes no journal. An
     # operator's other programs, such as `nats`, have inboxes of their own.
     "operator": {"publish": {"allow": list(dict.fromkeys(_OPERATOR))}, "subscribe": {"allow": [">"]}},

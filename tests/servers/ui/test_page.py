@@ -10,14 +10,18 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bus import subjects
 from bus.messages import Call, Reason, Wish
+from bus.transport import consumers
+from bus.transport.consumers import Consumer
 from tests.support import pages
 from tests.support.hostile import values
 from tests.support.pages import World, record
 from tests.support.running import eventually, running
-from ui import limits, sessions
+from ui import bustools, limits, sessions
 from ui.mirror import Mirror
 from ui.views.table import VIEWS
+from windowbox.models.refs import DNSRECORDS
 
 WWW = record("www")
 STORY = "/story/runtime/dnsrecord/shoot--local--demo/www"
@@ -104,6 +108,18 @@ async def test_pools_show_quarantine_streams_and_processes(world: World) -> None
     assert "In quarantine" in text
     assert "work@host-1" in text
     assert "JOURNAL" in text
+
+
+async def test_a_pool_that_has_served_shows_what_it_has_not_routed_yet(world: World) -> None:
+    """Its consumers are there. The page has the right to look at them, and to do nothing else with them."""
+    served = subjects.item("dnsrecord", ">"), subjects.seen_kind("*", DNSRECORDS.id)
+    for stream, name, subject in zip(("WORK", "OBJECTS"), ("pool", "route"), served, strict=True):
+        await consumers.ensure(world.bus, Consumer(stream, f"{name}-dnsrecord", (subject,), 10))
+    await world.object(WWW, {"spec": {}})
+
+    found = {state.name: state.unrouted for state in await bustools.pools(world.mirror.bus, ())}
+    assert found["dnsrecord"] == 1
+    assert '<th scope="row">dnsrecord</th>' in await world.text("/pools")
 
 
 @pytest.mark.parametrize("text", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', *HOSTILE])
