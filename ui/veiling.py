@@ -24,12 +24,13 @@ _NO_SECRET = re.compile(r"(?i).*(ref|refs|name|names|namespace|expiration.*|seco
 """Names of references to one."""
 _PEM = re.compile(r"-----BEGIN [^-]*-----.*?(-----END [^-]*-----|\Z)", re.DOTALL)
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
-_JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(\.[\w-]*)?")
+# Texts are foreign: all of these begin at a word only, and give nothing back that they have taken.
+_JWT = re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+(\.[\w-]*+)?")
 _ASSIGNED = re.compile(
-    r"(?i)\b([\w-]*(?:password|passwd|token|secret|private[_-]?key|api[_-]?key)[\w-]*)"
-    r"(\"?\s*[:=]\s*\"?)(?!\(hidden\))([^\s\"',;}]{4,})"
+    r"(?i)(?<![\w-])(?=[\w-]*?(?:password|passwd|token|secret|private[_-]?key|api[_-]?key))"
+    r"([\w-]++\"?\s*+[:=]\s*+\"?)(?!\(hidden\))[^\s\"',;}]{4,}+"
 )
-_IN_ADDRESS = re.compile(r"(\w+://[^/\s:@]+):[^/\s@]+@")
+_IN_ADDRESS = re.compile(r"(?<!\w)(\w++://[^/\s:@]++):[^/\s@]++@")
 _DEEPEST = 64
 
 
@@ -69,7 +70,7 @@ def text(words: str) -> str:
     words = _BEARER.sub(rf"\1 {VEILED}", words)
     words = _JWT.sub(VEILED, words)
     words = _IN_ADDRESS.sub(rf"\1:{VEILED}@", words)
-    return _ASSIGNED.sub(rf"\1\2{VEILED}", words)
+    return _ASSIGNED.sub(rf"\1{VEILED}", words)
 
 
 def _is_secret(name: str) -> bool:

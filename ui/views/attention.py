@@ -24,6 +24,8 @@ Level = Literal["failed", "stuck", "waiting"]
 STUCK = 120.0
 """Seconds after which what waits or leaves needs attention: until then it is at work."""
 _MOST_GROUPS, _MOST_OBJECTS = 50, 20
+_WORD = re.compile(r"[0-9a-f.:]+")
+"""A number, an address or a digest, if it has a digit."""
 _ORDER: Mapping[Level, int] = {"failed": 0, "stuck": 1, "waiting": 2}
 
 
@@ -160,7 +162,7 @@ def _shape(need: Need) -> str:
     text = need.reason
     for name in sorted({need.ref.namespace, need.ref.name}, key=len, reverse=True) if need.ref else ():
         text = text.replace(name, "…") if name else text
-    return re.sub(r"[0-9a-f.:]*\d[0-9a-f.:]*", "#", text)
+    return _WORD.sub(lambda word: "#" if any(map(str.isdecimal, word[0])) else word[0], text)
 
 
 def model(

@@ -28,6 +28,7 @@ PLANTED = "s3cr3t-Pl4nted"
         {"note": f"Authorization: Bearer {PLANTED}"},
         {"note": f"https://admin:{PLANTED}@example.com/"},
         {"note": f'password="{PLANTED}"'},
+        {"note": f"refused: the_password: {PLANTED}"},
         {"args": [f"--token={PLANTED}"]},
     ],
     ids=lambda value: json.dumps(value)[:50],
