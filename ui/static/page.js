@@ -43,6 +43,19 @@
     if (live && live.textContent !== state) { live.textContent = state; live.dataset.state = state; }
   }
 
+  // htmx gives up if the first connection is refused, and waits longer and longer after others.
+  const AGAIN = 10000;
+
+  function connectAgain(observer) {
+    const view = document.getElementById("view");
+    if (document.hidden || document.getElementById("live").textContent === "live") return;
+    const anew = view.cloneNode(true);
+    anew.removeAttribute("data-htmx-powered");
+    view.replaceWith(anew);
+    observer.observe(anew, { childList: true, subtree: true });
+    htmx.process(anew);
+  }
+
   // Keys.
   let gone = 0;
 
@@ -79,7 +92,9 @@
     document.getElementById("keys")?.addEventListener("click", () => document.getElementById("help").showModal());
     const view = document.getElementById("view");
     if (!view) return;
-    new MutationObserver(() => { tellTimes(); tellTitle(); }).observe(view, { childList: true, subtree: true });
+    const observer = new MutationObserver(() => { tellTimes(); tellTitle(); });
+    observer.observe(view, { childList: true, subtree: true });
+    setInterval(() => connectAgain(observer), AGAIN);
     document.addEventListener("htmx:sse:after:connection", () => tellLive("live"));
     document.addEventListener("htmx:sse:close", () => tellLive("not live"));
     document.addEventListener("htmx:sse:error", (event) => {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright, expect
 
 from bus import subjects
 from bus.messages import Call, Reason, Wish
@@ -394,6 +394,22 @@ async def test_light_or_dark_can_be_chosen_and_is_kept(world: World, browser: Br
     assert dark != light
     await page.reload()
     assert await page.evaluate(background) == dark
+    await context.close()
+
+
+async def test_a_window_connects_again_after_it_was_refused(world: World, browser: Browser) -> None:
+    context, page, _ = await opened(browser, world)
+    refused = 0
+
+    async def refuse(route: Route) -> None:
+        nonlocal refused
+        refused += 1
+        await (route.fulfill(status=429, body="Too many") if refused == 1 else route.continue_())
+
+    await page.route("**/live/**", refuse)
+    await page.goto(f"{world.url}/attention")
+    await live(page)
+    assert refused == 2
     await context.close()
 
 
