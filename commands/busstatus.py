@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -38,7 +38,7 @@ class PoolState:
     """A pool's queue, and its workers."""
 
     pool: str
-    workers: int
+    workers: int = 0
     waiting: int = 0
     in_flight: int = 0
     oldest_seconds: float = 0.0
@@ -82,7 +82,6 @@ def bus_status(settings: Settings, monitor: str | None = None) -> BusState:
 async def read(bus: Bus, monitor: str | None) -> BusState:
     """The processes, the server, its streams and its pools."""
     present = await presence.processes(bus)
-    pools = [await _pool(bus, pool, present) for pool in (*POOLS, intents.PATCH)]
     found = []
     for name in [wanted["name"] for wanted in streams.streams(1)]:
         with contextlib.suppress(ApiError):
@@ -96,7 +95,37 @@ async def read(bus: Bus, monitor: str | None) -> BusState:
     reports = None
     with contextlib.suppress(ApiError):
         reports = await intents.depth(bus)
-    return BusState(present, found, pools, figures, edge, reports)
+    return BusState(present, found, await pools(bus, present, at_rest=True), figures, edge, reports)
+
+
+async def pools(bus: Bus, present: Sequence[dict[str, Any]], *, at_rest: bool) -> list[PoolState]:
+    """All pools. `present` are the processes that have described themselves.
+
+    `at_rest`: ask for the oldest wish of pools in which nothing waits, too.
+    """
+    names = (*POOLS, intents.PATCH)
+    return list(await asyncio.gather(*(_pool(bus, name, present, at_rest) for name in names)))
+
+
+async def _pool(bus: Bus, pool: str, present: Sequence[dict[str, Any]], at_rest: bool) -> PoolState:
+    workers = sum(any(each["pool"] == pool for each in p.get("pools", ())) for p in present)
+    try:
+        items = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
+    except ApiError:  # no worker has ever served the pool, but objects may wait
+        request = {"subjects_filter": subjects.item(pool, ">")}
+        state: dict[str, Any] = {}
+        with contextlib.suppress(ApiError):
+            state = (await bus.api(f"STREAM.INFO.{streams.WORK}", request))["state"]
+        return PoolState(pool, workers, len(state.get("subjects") or ()))
+    waiting, in_flight, oldest = int(items["num_pending"]), int(items["num_ack_pending"]), 0.0
+    if at_rest or waiting or in_flight:
+        oldest = (await Queue(bus, pool).depth()).oldest_seconds
+    unrouted = 0
+    if pool != intents.PATCH:
+        with contextlib.suppress(ApiError):
+            routing = await bus.api(f"CONSUMER.INFO.{streams.OBJECTS}.route-{pool}")
+            unrouted = int(routing["num_pending"]) + int(routing["num_ack_pending"])
+    return PoolState(pool, workers, waiting, in_flight, oldest, int(items["num_redelivered"]), unrouted)
 
 
 async def server(monitor: str) -> dict[str, Any] | None:
@@ -105,7 +134,7 @@ async def server(monitor: str) -> dict[str, Any] | None:
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"{monitor.rstrip('/')}/varz") as answer,
+            session.get(f"{monitor.rstrip('/')}/varz", allow_redirects=False) as answer,
         ):
             figures = await answer.json(content_type=None)
     except (aiohttp.ClientError, TimeoutError, ValueError):
@@ -151,24 +180,3 @@ def server_line(figures: dict[str, Any]) -> str:
         f"  nats-server {figures['version']}: up {figures['uptime']}, {size(figures['mem'] or 0)} of memory, "
         f"{figures['cpu']} % of a core, {figures['connections']} connections"
     )
-
-
-async def _pool(bus: Bus, pool: str, present: list[dict[str, Any]]) -> PoolState:
-    workers = sum(any(each["pool"] == pool for each in p.get("pools", ())) for p in present)
-    try:
-        depth = await Queue(bus, pool).depth()
-        items = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
-    except ApiError:
-        # No worker has ever served the pool: there is no consumer, but messages may wait.
-        waiting = 0
-        with contextlib.suppress(ApiError):
-            request = {"subjects_filter": subjects.item(pool, ">")}
-            state = (await bus.api(f"STREAM.INFO.{streams.WORK}", request))["state"]
-            waiting = len(state.get("subjects") or ())
-        return PoolState(pool, workers, waiting)
-    unrouted = 0
-    with contextlib.suppress(ApiError):
-        routing = await bus.api(f"CONSUMER.INFO.{streams.OBJECTS}.route-{pool}")
-        unrouted = int(routing["num_pending"]) + int(routing["num_ack_pending"])
-    redelivered = int(items["num_redelivered"])
-    return PoolState(pool, workers, depth.waiting, depth.in_hand, depth.oldest_seconds, redelivered, unrouted)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from bus import subjects
-from ui import bustools
-from ui.bustools import PoolState
+from commands import busstatus
+from commands.busstatus import PoolState
 from ui.health import Health, State
 from ui.mirror import LastRun, Later, Place
 from ui.view import Params, Source, View
@@ -93,9 +93,9 @@ def needs(
     for pool in pools:
         if not pool.workers and (pool.waiting or pool.unrouted):
             waits = f"{pool.waiting} objects wait" if pool.waiting else "changes of objects wait"
-            reason = f"no process works for pool {pool.name}: {waits}"
-            since = now - pool.oldest if pool.oldest else 0.0
-            found[pool.name] = Need("failed", reason, since, f"start one: windowbox work --pool {pool.name}")
+            reason = f"no process works for pool {pool.pool}: {waits}"
+            since = now - pool.oldest_seconds if pool.oldest_seconds else 0.0
+            found[pool.pool] = Need("failed", reason, since, f"start one: windowbox work --pool {pool.pool}")
     for place, run in ill.items():
         known, need = found.get(run.ref), _of_run(place, run, later.get(place), now)
         if known is None or _ORDER[need.level] < _ORDER[known.level]:
@@ -182,7 +182,7 @@ def model(
 async def read(source: Source, _: Params) -> dict[str, Any]:
     mirror, now = source.mirror, time.time()
     processes = await mirror.processes()
-    pools = await bustools.pools(mirror.bus, processes)
+    pools = await busstatus.pools(mirror.bus, processes, at_rest=False)
     objects = [
         one
         for view in mirror.objects.values()

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bus import subjects
+from commands import busstatus
+from commands.busstatus import PoolState
 from ui import bustools
-from ui.bustools import Lease, PoolState, Stream
+from ui.bustools import Lease, Stream
 from ui.mirror import Later, Place
 from ui.rates import Figures, Rates
 from ui.view import Params, Source, View
@@ -33,7 +35,7 @@ class Row:
     def tone(self) -> str:
         if not self.pool.workers and (self.pool.waiting or self.pool.unrouted):
             return "bad"
-        return "late" if self.pool.oldest > _LAG or self.pool.redelivered else ""
+        return "late" if self.pool.oldest_seconds > _LAG or self.pool.redelivered else ""
 
     @property
     def idle(self) -> bool:
@@ -121,7 +123,7 @@ def model(
     leases: Sequence[Lease], present: Sequence[Mapping[str, Any]], server: Mapping[str, Any] | None,
     now: float,
 ) -> Pools:  # fmt: skip
-    rows = [Row(state, rates.figures(state.name, now)) for state in states]
+    rows = [Row(state, rates.figures(state.pool, now)) for state in states]
     return Pools(
         tuple(row for row in rows if not row.idle), tuple(row for row in rows if row.idle),
         tuple(quarantined(later, now)), tuple(map(StreamRow, streams)),
@@ -133,10 +135,10 @@ async def read(source: Source, _: Params) -> dict[str, Any]:
     mirror = source.mirror
     present = await mirror.processes()
     states, streams, leases, server = await asyncio.gather(
-        bustools.pools(mirror.bus, present),
+        busstatus.pools(mirror.bus, present, at_rest=False),
         bustools.stored(mirror.bus),
         bustools.held(mirror.bus),
-        bustools.server(source.monitor) if source.monitor else asyncio.sleep(0),
+        busstatus.server(source.monitor) if source.monitor else asyncio.sleep(0),
     )
     return {"model": model(states, mirror.rates, mirror.later, streams, leases, present, server, time.time())}
 

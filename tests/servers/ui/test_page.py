@@ -14,11 +14,12 @@ from bus import subjects
 from bus.messages import Call, Reason, Wish
 from bus.transport import consumers
 from bus.transport.consumers import Consumer
+from commands import busstatus
 from tests.support import pages
 from tests.support.hostile import values
 from tests.support.pages import World, record
 from tests.support.running import eventually, running
-from ui import bustools, limits, sessions
+from ui import limits, sessions
 from ui.mirror import Mirror
 from ui.views.table import VIEWS
 from windowbox.models.refs import DNSRECORDS
@@ -117,7 +118,9 @@ async def test_a_pool_that_has_served_shows_what_it_has_not_routed_yet(world: Wo
         await consumers.ensure(world.bus, Consumer(stream, f"{name}-dnsrecord", (subject,), 10))
     await world.object(WWW, {"spec": {}})
 
-    found = {state.name: state.unrouted for state in await bustools.pools(world.mirror.bus, ())}
+    found = {
+        state.pool: state.unrouted for state in await busstatus.pools(world.mirror.bus, (), at_rest=False)
+    }
     assert found["dnsrecord"] == 1
     assert '<th scope="row">dnsrecord</th>' in await world.text("/pools")
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bus import subjects
+from commands.busstatus import PoolState
 from tests.support.pages import record
-from ui.bustools import PoolState
 from ui.health import Health
 from ui.mirror import LastRun, Later
 from ui.views import attention
@@ -63,7 +63,7 @@ def test_an_object_that_is_not_well_is_told_even_if_its_run_went_well() -> None:
 
 
 def test_a_pool_without_workers_is_told_if_something_waits_there() -> None:
-    need = only(pools=[PoolState("worker", waiting=3, oldest=7.0), PoolState("bastion")])
+    need = only(pools=[PoolState("worker", waiting=3, oldest_seconds=7.0), PoolState("bastion")])
     assert need.reason == "no process works for pool worker: 3 objects wait"
     assert (need.since, need.next) == (NOW - 7, "start one: windowbox work --pool worker")
 

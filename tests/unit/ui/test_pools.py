@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bus import subjects
+from commands.busstatus import PoolState
 from tests.support.pages import record
-from ui.bustools import Lease, PoolState, Stream
+from ui.bustools import Lease, Stream
 from ui.mirror import Later
 from ui.rates import Rates
 from ui.views import pools
@@ -32,10 +33,10 @@ def test_the_memory_of_rates_is_bounded() -> None:
 
 
 def test_idle_pools_are_one_line() -> None:
-    states = [PoolState("a", workers=1), PoolState("b", workers=1, waiting=2, oldest=9)]
+    states = [PoolState("a", workers=1), PoolState("b", workers=1, waiting=2, oldest_seconds=9)]
     found = pools.model(states, Rates(), {}, [], [], [], None, NOW)
-    assert [row.pool.name for row in found.rows] == ["b"]
-    assert [row.pool.name for row in found.idle] == ["a"]
+    assert [row.pool.pool for row in found.rows] == ["b"]
+    assert [row.pool.pool for row in found.idle] == ["a"]
     assert found.rows[0].tone == "late"
 
 
